@@ -160,7 +160,7 @@ class ImportanceSampling(Estimator):
             if not found.doubt:
                 break
         doubt = found.doubt
-        bound = mean_field_bound(model, beta, np.empty((0, model.n_units), np.uint8), seed, threads)
+        bound = mean_field_bound(model, beta, np.empty((0, model.n_units), np.uint8), seed)
         if not doubt and apart(bound - found.all.log_mean, found.all.error):
             doubt = f"log Z lies {bound - found.all.log_mean:.3g} nats below the bound of mean field"
         if doubt:

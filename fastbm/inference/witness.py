@@ -113,14 +113,16 @@ def _walked(
     base = log_odds(model, beta, "tempering", seen)
     streams = rng.streams(rng.derive(seed, SCOUT, 1), 2 * FEWEST_WITNESSES)
     walk = make_walk(model, beta, base, streams[:FEWEST_WITNESSES], threads, kind)
+    walk.is_exact = False
     walk.begin()
     walk.follow(path)
     walk.finish()
     up = average(walk.log_w + walk.log_z0)
-    walk = make_walk(model, beta, base, streams[FEWEST_WITNESSES:], threads, kind)
-    walk.load(seen.some(FEWEST_WITNESSES))
-    walk.follow(path[::-1])
-    down = average(walk.log_w - walk.log_z0)
+    back = make_walk(model, beta, base, streams[FEWEST_WITNESSES:], threads, kind)
+    back.is_exact = False
+    back.load(seen.some(FEWEST_WITNESSES))
+    back.follow(path[::-1])
+    down = average(back.log_w - back.log_z0)
     return _compared(model, found, seen, up, down)
 
 

@@ -4,13 +4,13 @@ import math
 
 import numpy as np
 
-from .jit import borrowing
+from .jit import apart_borrowing, borrowing
 
 MOST_STEPS = 16  # by which a number is moved whose key was that of larger ones
 _W = np.uint64
 
 
-@borrowing
+@apart_borrowing
 def spread_scores(ordered, order, table, scores):
     """Write the score of the mean rank of all numbers equal to it for each number. Mutates `scores` (n,).
 
@@ -86,7 +86,7 @@ def _fold(ordered, order, distances):
         order[j] >>= 32
 
 
-@borrowing
+@apart_borrowing
 def ratio_of_scores(scores, sums):
     """Return split R-hat of half-chains, from the mean of their variances and the variance of their means.
 

@@ -22,7 +22,7 @@ from .._base.halting import Halted
 from ..machine.machine import BoltzmannMachine
 from .chains import make_chains, threads_between
 from .engine.engine import Engine
-from .engine.temperatures import measure
+from .engine.temperatures import energies_now, measure
 
 SWAP_RATE = 0.3
 MOST_BETAS = 64
@@ -97,7 +97,7 @@ def energy_profile(
     )
     if halt is not None:
         chains.halt = halt
-    scale = spread_of(chains.energies()) / math.sqrt(model.n_units)
+    scale = spread_of(energies_now(chains)) / math.sqrt(model.n_units)
     betas = asinh_grid(beta_low, beta_high, scale)
     work = chains.attempt_seconds * chains.n_units * chains.n_chains  # whatever the number of threads
     n_sweeps = int(min(max(SECONDS / (GRID * work), 1), SWEEPS))

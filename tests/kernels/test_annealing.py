@@ -9,7 +9,9 @@ import pytest
 import scipy.sparse
 
 from fastbm.kernels.inference.annealing import anneal_dense, anneal_sparse, draw_tempered_layer, follow_layers, scale_of
-from fastbm.kernels.sampling.dense import init_fields_dense
+from fastbm.kernels.sampling.dense import init_fields_dense, room_of_fields
+from fastbm.kernels.sampling.field_energies import room_for_words
+from fastbm.kernels.sampling.limits import ROWS
 from fastbm.sampling.engine.dense import dense_room
 from fastbm.sampling.engine.layered import BitProduct
 from tests.twins import annealing, reference
@@ -60,11 +62,13 @@ class Problem:
         rises, start = np.zeros((len(self.up), width), self.rises.dtype), np.zeros((CHAINS, width), self.rises.dtype)
         rises[:, : len(self.up)], start[:, : len(self.up)] = self.rises, self.start
         fields = np.empty_like(start)
-        init_fields_dense(fields, self.up, rises, start)
-        chains, room = (fields, rises), dense_room(self.up, fields)
+        init_fields_dense(fields, self.up, rises, start, room_of_fields(fields))
+        words = room_for_words(self.up, CHAINS)
+        room = (dense_room(self.up, fields), (*words, np.empty(CHAINS), np.empty(ROWS, np.float32)))
+        chains = (fields, rises, start[:1].astype(np.int64))
         anneal_dense(self.up, chains, self.sums, self.base, self.path, self.streams, self.sites, room)
         anew = np.empty_like(fields)
-        init_fields_dense(anew, self.up, rises, start)
+        init_fields_dense(anew, self.up, rises, start, room_of_fields(anew))
         assert np.array_equal(fields, anew)
 
     def walk_sparse(self) -> None:

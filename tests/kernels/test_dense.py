@@ -14,6 +14,7 @@ from fastbm.kernels.sampling.dense import (
     enter_block,
     init_fields_dense,
     leave_block,
+    room_of_fields,
     visit_units,
 )
 from fastbm.sampling.engine.dense import dense_room
@@ -78,7 +79,7 @@ def lanes_of(
     start[:, :n] = np.rint((machine.bias + lo * machine.weights.sum(axis=1)) * FIXED[dtype])
     scale = np.broadcast_to(FIXED[dtype] / (np.asarray(betas) * (hi - lo)), n_lanes).astype(np.float32)
     fields = np.empty((n_chains, width), dtype)
-    init_fields_dense(fields, up, rises, start)
+    init_fields_dense(fields, up, rises, start, room_of_fields(fields))
     return Lanes(up, fields, rises, start, scale, streams)
 
 

@@ -37,12 +37,16 @@ class Walk:
         How the walk computes.
     mine : sequence of int
         The blocks that go.
+    is_exact : bool
+        Whether the weights become those of the machine as the user gave it. The one in fixed point that is walked to
+        has other log-odds by 1e-4 at most.
     """
 
     detail: dict[str, Any]
     step_seconds: float  # about what one step of one block takes
     _up: list[np.ndarray]  # states of 0 and 1, (units, width) a block
     most_chains = BLOCK  # of a block
+    is_exact = True
 
     def __init__(
         self, model: BoltzmannMachine, beta: float, base: np.ndarray, streams: np.ndarray, threads: int

@@ -14,7 +14,9 @@ import numpy as np
 from ..._base import arrays
 from ...kernels.energy import energies_dense, energies_sparse
 from ...kernels.inference.annealing import anneal_dense, anneal_sparse
-from ...kernels.sampling.dense import init_fields_dense
+from ...kernels.sampling.dense import init_fields_dense, room_of_fields
+from ...kernels.sampling.field_energies import room_for_words
+from ...kernels.sampling.limits import ROWS
 from ...machine.machine import BoltzmannMachine
 from ...machine.up_form import up_bias
 from ...sampling.engine.choice import choose_kernel
@@ -48,7 +50,7 @@ class UnitsWalk(Walk):
         if self._dense:
             field = up_bias(couplings, bias[None], units)
             point, self._rises, start = dense_integers(couplings, field, units, beta, spare=spare)
-            self._start = start[0, : model.n_units]
+            self._start, self._start_row = start[0, : model.n_units], start.astype(np.int64)
             rows = [self.lanes.used(k) for k in range(len(widths))]
             self._fields = [arrays.zeros((used, start.shape[1]), point.dtype) for used in rows]
         else:
@@ -74,13 +76,17 @@ class UnitsWalk(Walk):
     def load(self, up: np.ndarray) -> None:
         """Take states (n_chains, n_units) of 0 and 1, drawn from f."""
         self._set(up)
-        for k, rounding in zip(self.mine, self._for_blocks(self._rounding), strict=True):
-            self._sums[k].log_w[:] = -rounding
+        self._correct(-1.0)
 
     def finish(self) -> None:
         """Turn the weights, at the upper end of the path, into those of the machine as the user gave it."""
-        for k, rounding in zip(self.mine, self._for_blocks(self._rounding), strict=True):
-            self._sums[k].log_w[:] += rounding
+        self._correct(1.0)
+
+    def _correct(self, sign: float) -> None:
+        """Add what rounding has changed log f by to the weights, with a sign."""
+        if self.is_exact:
+            for k, rounding in zip(self.mine, self._for_blocks(self._rounding), strict=True):
+                self._sums[k].log_w[:] += sign * rounding
 
     def _set(self, up: np.ndarray) -> None:
         """Take states, with the sums that belong to them and weights 1."""
@@ -97,7 +103,7 @@ class UnitsWalk(Walk):
         if self._dense:
             start = np.zeros_like(self._fields[k])
             start[:, : self.model.n_units] = self._start
-            init_fields_dense(self._fields[k], self._up[k], self._rises, start)
+            init_fields_dense(self._fields[k], self._up[k], self._rises, start, room_of_fields(start))
             return self._fields[k][:, : self.model.n_units].astype(np.int64)
         from scipy.sparse import csr_array
 
@@ -130,8 +136,10 @@ class UnitsWalk(Walk):
             sites = sites[::-1].copy()
         up, sums, stream = self._up[k], tuple(self._sums[k]), self.lanes.streams[k]
         if self._dense:
-            chains = (self._fields[k], self._rises)
-            anneal_dense(up, chains, sums, self.base, table, stream, sites, dense_room(up, chains[0]))
+            fields = self._fields[k]
+            words = room_for_words(up, len(fields))
+            room = (dense_room(up, fields), (*words, np.empty(len(fields)), np.empty(ROWS, np.float32)))
+            anneal_dense(up, (fields, self._rises, self._start_row), sums, self.base, table, stream, sites, room)
         else:
             anneal_sparse(up, sums, self._graph, self.base, table, stream, sites)
 

@@ -7,7 +7,6 @@ temperature. Every set of distinct states bounds log Z from below, and so does e
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -21,8 +20,7 @@ from ...sampling.tempering import AT_ONCE, TemperedChains
 from ...sampling.unseen import free_spread
 from ...sampling.valleys import is_even
 from ..fixed_point.equations import MeanFieldEquations
-from ..fixed_point.iterate import Iterated, starting_means
-from ..fixed_point.mean_field import climb
+from ..fixed_point.iterate import starting_means
 from . import bit_tempering
 from .marginal import Marginal, has_marginal
 from .marginal_tempering import temper, temper_seconds
@@ -43,7 +41,6 @@ FROM_STATES = 6  # of these, from states visited
 STEEPEST = 30.0  # log-odds of a product model, at most
 STAY = 0.9  # means from which mean field climbs, where a state is up
 RELAXATIONS = 100  # of mean-field equations, whose solution need not be exact
-MEAN_FIELD = Iterated(n_starts=N_CLIMBS, tolerance=1e-6, max_sweeps=60)
 
 
 @dataclass(frozen=True)
@@ -109,12 +106,12 @@ def scout(
     search = _as_bits if compiled == "bits" else search
     seconds = max(seconds, LEAST_SECONDS)
     found = search(model, beta, seconds, seed, threads, FEWEST_ROUNDS if must else 0)
-    if N_CLIMBS * MEAN_FIELD.max_sweeps * model.n_units * attempt_seconds(model) > seconds:
+    if N_CLIMBS * RELAXATIONS * model.n_units * attempt_seconds(model) > seconds:
         return found
     lowest = np.empty((0, model.n_units), np.uint8)
     if found.up is not None:
         lowest = _lowest(found.up, model.energy_of_bits(found.up) if found.energies is None else found.energies)
-    bound = mean_field_bound(model, beta, lowest, seed, threads, relax=compiled == "bits")
+    bound = mean_field_bound(model, beta, lowest, seed)
     return found if found.bound >= bound else replace(found, bound=bound, bound_by="mean field")
 
 
@@ -248,26 +245,20 @@ def _lowest(up: np.ndarray, energies: np.ndarray) -> np.ndarray:
     return up[[part[np.argmin(energies[part])] for part in parts if len(part)]]
 
 
-def mean_field_bound(
-    model: BoltzmannMachine, beta: float, up: np.ndarray, seed: int, threads: int, *, relax: bool = False
-) -> float:
+def mean_field_bound(model: BoltzmannMachine, beta: float, up: np.ndarray, seed: int) -> float:
     """Return the best bound by mean field, begun at states and at random.
 
-    With `relax` all means move at once, by products of matrices alone.
+    All means move at once, by products of matrices alone: no kernel is compiled.
     """
     spin = model.to_units("spin")
     starts = starting_means(spin.n_units, N_CLIMBS, seed)
     starts[0], starts[1] = STAY, -STAY  # the corners
     starts[len(starts) - len(up) :] = STAY * (2.0 * up - 1.0)
-    if relax:
+    with np.errstate(all="ignore"):  # of couplings beyond all numbers nothing is told
         arguments = relaxed(spin, beta, np.arctanh(starts), RELAXATIONS)
         equations = MeanFieldEquations(spin.couplings, spin.flat_bias[None], beta, np.tanh(arguments))
-        return float(equations.log_z(arguments).max()) - beta * spin.offset
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        found = climb(MeanFieldEquations, spin, beta, starts, MEAN_FIELD, threads)
-    log_z = float(found.equations.log_z(found.arguments[None])[0]) - beta * found.offset
-    return log_z if math.isfinite(log_z) else -math.inf
+        bounds = equations.log_z(arguments) - beta * spin.offset
+    return float(max(bounds[np.isfinite(bounds)], default=-math.inf))
 
 
 def relaxed(spin: BoltzmannMachine, beta: float, arguments: np.ndarray, n_rounds: int) -> np.ndarray:

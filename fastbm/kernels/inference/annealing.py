@@ -4,10 +4,10 @@ On the way a unit's log-odds are (1 - t) base + t field. Limits of Gibbs updates
 at, as in `fastbm.kernels.sampling.limits`: a unit goes up where tilt_i + field / scale > logit(u), that is where its
 field exceeds (logit(u) - tilt_i) scale.
 
-Couplings and fields, dense or sparse, are integers, as in `fastbm.kernels.sampling.dense`. So are the gains, which rise
-or fall by the field with every flip: the weights are exact for the machine in integers, at no cost but an addition a
-flip. The kernels for dense and for sparse couplings give the same bits. On layered machines a layer that is not summed
-out is drawn at once, given its neighbours.
+Couplings and fields, dense or sparse, are integers, as in `fastbm.kernels.sampling.dense`. So are the gains: the
+weights are exact for the machine in integers. On sparse couplings they rise or fall by the field with every flip, on
+dense ones they are summed after every sweep. Both kernels give the same bits. On layered machines a layer that is not
+summed out is drawn at once, given its neighbours.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from __future__ import annotations
 import numpy as np
 
 from ..arrays import empty
-from ..jit import kernel
+from ..jit import apart_borrowing, borrowing, kernel
 from ..random import draw_bits, logit_of_bits, next_word
 from ..sampling.dense import COLUMNS, are_blocks_faster, enter_block, leave_block, visit_units
+from ..sampling.field_energies import sum_fields, words_of_units
 from ..sampling.layered import add_fields, anneal_layer
 from ..sampling.limits import ROWS, largest_float32
 
@@ -79,7 +80,7 @@ def follow_layers(up, sums, streams, machine, models, room, path):
                 draw_tempered_layer(up[first:end], field, base[first:end], after, tilt[first:end], streams, tilts)
 
 
-@kernel
+@apart_borrowing
 def tilted_limits(streams, tilts, scale, limits):
     """Draw limits of Gibbs updates: a field goes up where it is larger. Mutates `streams`, `limits` (rows, lanes).
 
@@ -96,20 +97,45 @@ def tilted_limits(streams, tilts, scale, limits):
             limits[row, lane] = min(max(limit, -most), most)
 
 
-@kernel
+@apart_borrowing
+def _sum_anew(up, fields, start, base, gains, tilts, words, octets, room):
+    """Compute gains and tilts as `anneal_dense` has them, exactly. Mutates these and the last three, room."""
+    tilts[:] = 0.0
+    for i in range(up.shape[0]):
+        here = base[i]
+        for lane in range(up.shape[1]):
+            tilts[lane] += here * np.float64(up[i, lane])
+    words_of_units(up, words, octets)
+    if fields.itemsize == 8:  # there are bits to spare for the sum, which float64 has not
+        for c in range(fields.shape[0]):
+            total = np.int64(0)
+            for i in range(up.shape[0]):
+                bit = np.int64(words[c, i // 64] >> np.uint64(i % 64)) & 1
+                total += (fields[c, i] + start[0, i]) * bit
+            gains[c] = total // 2
+    else:
+        sum_fields(words, fields, start, np.int64(1), room)
+        for c in range(fields.shape[0]):
+            gains[c] = np.int64(room[c]) // 2
+
+
+@borrowing
 def anneal_dense(up, chains, sums, base, path, streams, sites, room):
     """Weigh and sweep at every step of `path`. Mutates `up`, fields, `sums`, `streams`, `room`.
 
-    `up` (n_units, lanes) uint8 holds the bits, `chains` is (fields, rises) of `fastbm.kernels.sampling.dense`, with one
-    row of fields for each chain, and `room` what its `dense_room` has made. `base` (n_units,) are the log-odds of the
-    product model. A row of `path` is (step, t, unit): log w rises by step (unit gain - tilt), then every unit in the
-    order of `sites` is drawn with log-odds (1 - t) base + t unit field.
+    `up` (n_units, lanes) uint8 holds the bits, `chains` is (fields, rises, start): one row of fields for each chain,
+    couplings as in `fastbm.kernels.sampling.dense`, and the fields (1, width) int64 with all units down. `room` is what
+    `dense_room` has made, and (words, octets, sums (n_chains,) float64, pulls (`ROWS`,) float32). `base` (n_units,) are
+    the log-odds of the product model, multiples of a power of 2 whose sums do not round. A row of `path` is (step, t,
+    unit): log w rises by step (unit gain - tilt), then every unit in the order of `sites` is drawn with log-odds
+    (1 - t) base + t unit field.
     Invariant: `sums` is (gains (lanes,) int64, tilts, log w), with gains = x A x / 2 + a x in integers and tilts =
     base x.
-    Cost: O(lanes) an attempt, plus O(n_units) a flip.
+    Cost: O(lanes) an attempt, plus O(n_units) a flip and a chain of a step.
     """
-    (fields, rises), (gains, tilts, log_w), (limits, room_of_block) = chains, sums, room
-    pulls, (_, moves, _, _, distances) = empty(ROWS, np.float32), room_of_block
+    (fields, rises, start_of), (gains, tilts, log_w) = chains, sums
+    (limits, room_of_block), (words, octets, here, pulls) = room
+    _, moves, _, _, distances = room_of_block
     by_blocks, is_run = are_blocks_faster(np.int64(1), np.int64(4), fields, rises), False
     for s in range(path.shape[0]):
         step, t, unit = path[s, 0], path[s, 1], path[s, 2]
@@ -126,10 +152,11 @@ def anneal_dense(up, chains, sums, base, path, streams, sites, room):
                     pulls[p] = (1.0 - t) * base[some[first + p]]
                 tilted_limits(streams, pulls, scale, limits[:m])
                 block = (some, first, by_blocks, is_run)
-                n_flips += visit_units(up, chains, block, limits[:m], None, (gains, tilts, base), room_of_block)
+                n_flips += visit_units(up, (fields, rises), block, limits[:m], None, room_of_block)
             if by_blocks:
-                leave_block(chains, some, moves, distances)
+                leave_block((fields, rises), some, moves, distances)
             by_blocks = are_blocks_faster(n_flips, some.shape[0] * fields.shape[0], fields, rises)
+        _sum_anew(up, fields, start_of, base, gains, tilts, words, octets, here)
 
 
 @kernel

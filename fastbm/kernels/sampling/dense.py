@@ -17,9 +17,11 @@ part to come is fetched meanwhile. As sums of integers do not depend on their or
 flip moves the whole field at once. That is done where it is faster: where fields are short, chains few or flips rare.
 """
 
+from typing import Any
+
 import numpy as np
 
-from ..arrays import copy_row, empty
+from ..arrays import copy_row
 from ..bit_vectors import (
     GROUP,
     NARROW,
@@ -33,7 +35,7 @@ from ..bit_vectors import (
     move_wide,
 )
 from ..functions import count_bits
-from ..jit import apart_borrowing, borrowing, inlined, kernel
+from ..jit import apart_borrowing, borrowing, inlined
 from ..vectors import TILED, has_look_up, transpose_square
 from .limits import ROWS, gibbs_limits, metropolis_limits
 
@@ -47,9 +49,14 @@ FAR_BYTES = 1 << 21  # of couplings, above which they are not in the second cach
 SOON = 8  # attempts from now, whose couplings are fetched then
 
 
-@kernel
-def init_fields_dense(fields, up, rises, start):
-    """Compute the fields of all chains from their states. Mutates `fields` (n_chains, width).
+def room_of_fields(fields: Any) -> tuple[np.ndarray, ...]:
+    """Return the room that `init_fields_dense` needs. It is not compiled."""
+    return np.empty(COLUMNS, np.int32), np.empty((2, len(fields)), np.uint64), np.empty(COLUMNS, np.int64)
+
+
+@borrowing
+def init_fields_dense(fields, up, rises, start, room):
+    """Compute the fields of all chains from their states. Mutates `fields` (n_chains, width), and `room`.
 
     Invariant on exit: fields[c, i] = start[c, i] + sum_j rises[j, i] up[j, c], where `rises` (n_units, width) is what a
     unit that goes up adds and `start` (1 or n_chains, width) is the field with all units down. Cost: n_units^2 n_chains
@@ -59,7 +66,7 @@ def init_fields_dense(fields, up, rises, start):
     for c in range(n_chains):
         copy_row(fields[c], start[min(c, start.shape[0] - 1)])
     if TILED:
-        units, moves, distances = empty(COLUMNS, np.int32), empty((2, n_chains), np.uint64), empty(COLUMNS, np.int64)
+        units, moves, distances = room
         for first in range(0, n_units, COLUMNS):
             m = min(COLUMNS, n_units - first)
             for c in range(n_chains):
@@ -143,7 +150,7 @@ def _move_long_row(field, row, was_up, n_columns):
 
 
 @borrowing
-def _visit_window(up, chains, block, limits, hold, sums, room):
+def _visit_window(up, chains, block, limits, hold, room):
     """Do what `visit_units` does in a block."""
     (fields, rises), (sites, first, _, is_run), (_, moves, window, picked, _) = chains, block, room
     n_flips, n_chains, size, is_far = 0, fields.shape[0], fields.itemsize, rises.shape[0] * rises.strides[0] > FAR_BYTES
@@ -177,28 +184,20 @@ def _visit_window(up, chains, block, limits, hold, sums, room):
                 flips = attempt_metropolis(
                     fields, here, there, n_next, numbers, lacks, limit, bits, to, behind, mark, those
                 )
-            if sums is not None:
-                gains, tilts, base = sums
-                for q in range(min(GROUP, n_chains - lane)):  # without a branch
-                    rise, flipped = np.int64(window[group, k, q] + window[group, COLUMNS, q]), flips >> np.uint64(q)
-                    sign = np.int64(flipped & np.uint64(1)) * (2 * np.int64(up[i, lane + q]) - 1)
-                    gains[lane + q] += sign * rise
-                    tilts[lane + q] += sign * base[i]
             n_flips += np.int64(count_bits(flips))
     return n_flips
 
 
 @apart_borrowing
-def visit_units(up, chains, block, limits, hold, sums, room):
+def visit_units(up, chains, block, limits, hold, room):
     """Make an attempt at a unit for each of `limits`; return the number of flips.
 
     Mutates `up`, the room, in a block its window and else the fields. `chains` is (fields, rises), `block` is (sites,
-    first, by_blocks, is_run): the units of a block, and the place of the first attempt among them. `sums`, where it is
-    not None, is (gains, tilts, base): gains rise by the field of a unit that goes up, tilts by its `base`.
+    first, by_blocks, is_run): the units of a block, and the place of the first attempt among them.
     """
     (fields, rises), (sites, first, by_blocks, _), flips = chains, block, room[0]
     if by_blocks:
-        return _visit_window(up, chains, block, limits, hold, sums, room)
+        return _visit_window(up, chains, block, limits, hold, room)
     kind, n_flips, n_chains, n_columns = fields.dtype.type, 0, fields.shape[0], columns_of(rises)
     is_long = n_columns > LONG_ROW
     for p in range(limits.shape[0]):
@@ -218,11 +217,6 @@ def visit_units(up, chains, block, limits, hold, sums, room):
         for k in range(n):
             c = flips[k]
             was = bits[c]
-            if sums is not None:
-                gains, tilts, base = sums
-                sign = -1 if was else 1
-                gains[c] += sign * np.int64(fields[c, i])
-                tilts[c] += sign * base[i]
             if is_long:
                 _move_long_row(fields[c], row, was, n_columns)
             else:
@@ -276,7 +270,7 @@ def advance_dense(up, chains, sites, n_sweeps, hold, room):
     fields, rises, scale, streams = chains
     limits, room_of_block = room
     _, moves, _, _, distances = room_of_block
-    n_flips, is_run = 0, False
+    n_flips, is_run = np.int64(0), False
     by_blocks = are_blocks_faster(np.int64(1), np.int64(4), fields, rises)
     for t in range(n_sweeps):
         row = sites[t % sites.shape[0]]
@@ -291,7 +285,7 @@ def advance_dense(up, chains, sites, n_sweeps, hold, room):
                 else:
                     metropolis_limits(streams, scale, hold, limits[:m])
                 block = (some, first, by_blocks, is_run)
-                n_flips += visit_units(up, (fields, rises), block, limits[:m], hold, None, room_of_block)
+                n_flips += visit_units(up, (fields, rises), block, limits[:m], hold, room_of_block)
             if by_blocks:
                 leave_block((fields, rises), some, moves, distances)
             by_blocks = are_blocks_faster(n_flips - before, some.shape[0] * fields.shape[0], fields, rises)

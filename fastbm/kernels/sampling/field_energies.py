@@ -5,6 +5,8 @@ unit, is one signed byte, or two. Its sum over all pairs of units that are up is
 bits of many samples at once, which costs less than to keep fields of it.
 """
 
+from typing import Any
+
 import numpy as np
 
 from ..arrays import empty
@@ -15,6 +17,7 @@ from ..vectors import TILED
 STEPS = (1, 254, 254 * 256)  # of what rounding leaves, at most half a unit, in so many signed bytes
 MULTIPLIES = multiplies_bytes()
 TOGETHER = 256  # samples of all chains whose remainders are added together
+_COPIES, _LOWEST = np.uint32(0x204081), np.uint32(0x1010101)  # four of four bits side by side, and a bit of each
 BLOCK = 64  # rows, whose sums fit into 32 bits
 
 
@@ -27,8 +30,9 @@ def energies_of_fields(up, fields, start, energies):
     start_i) / 2 then counts each pair once, exactly where fields are int32. `start` (1 or n_chains, width) is int64.
     Cost: O(n_units) a chain.
     """
-    words = empty((energies.shape[0], (up.shape[0] + 63) // 64), np.uint64)
-    words_of_units(up, words, empty((8, up.shape[1]), np.uint8))
+    n_words = (up.shape[0] + 63) // 64
+    words = empty((energies.shape[0], n_words), np.uint64)
+    words_of_units(up, words, empty((8 * n_words, up.shape[1]), np.uint8))
     sum_fields(words, fields, start, 1, energies)
     for c in range(energies.shape[0]):
         energies[c] *= -0.5
@@ -60,39 +64,22 @@ def sum_fields(words, fields, start, steps, sums):
 
 
 @apart_borrowing
-def write_bits(up, lane, n_chains, bits):
+def write_bits(octets, lane, n_chains, bits):
     """Write the units of chains, every four as the bytes of a word, to lanes of `bits` from `lane` on.
 
-    Mutates `bits` (n / `LANES`, groups of four units, `LANES`) uint32, n lanes.  Cost: one pass over `up`.
+    Mutates `bits` (n / `LANES`, groups of four units, `LANES`) uint32, n lanes; `octets` are what `words_of_units` has
+    left there.  Cost: one pass over `bits`.
     """
-    if up.shape[1] < 16:
-        for c in range(n_chains):
-            group, place = (lane + c) // LANES, (lane + c) % LANES
-            for first in range(0, up.shape[0] & ~3, 4):
-                low = np.uint32(np.uint32(up[first, c]) | np.uint32(np.uint32(up[first + 1, c]) << np.uint32(8)))
-                high = np.uint32(np.uint32(up[first + 2, c]) | np.uint32(np.uint32(up[first + 3, c]) << np.uint32(8)))
-                bits[group, first >> 2, place] = np.uint32(low | np.uint32(high << np.uint32(16)))
-            for i in range(up.shape[0] & ~3, up.shape[0]):
-                word = bits[group, i >> 2, place] if i & 3 else np.uint32(0)
-                bits[group, i >> 2, place] = np.uint32(word | np.uint32(np.uint32(up[i, c]) << np.uint32(8 * (i & 3))))
-        return
     c = 0
     while c < n_chains:
         group, place = (lane + c) // LANES, (lane + c) % LANES
         m = min(LANES - place, n_chains - c)
-        for first in range(0, up.shape[0], 4):
-            row = bits[group, first // 4, place : place + m]
-            if first + 4 > up.shape[0]:
+        for byte in range(bits.shape[1] // 2):
+            eight = octets[byte, c : c + m]
+            for half in range(2):
+                four, shift = bits[group, 2 * byte + half, place : place + m], np.uint32(4 * half)
                 for k in range(m):
-                    row[k] = 0
-                    for i in range(first, up.shape[0]):
-                        row[k] |= np.uint32(np.uint32(up[i, c + k]) << np.uint32(8 * (i - first)))
-                continue
-            four = up[first : first + 4, c : c + m]  # an index that may be below 0 keeps a loop from being vector code
-            for k in range(m):
-                low = np.uint32(np.uint32(four[0, k]) | np.uint32(np.uint32(four[1, k]) << np.uint32(8)))
-                high = np.uint32(np.uint32(four[2, k]) | np.uint32(np.uint32(four[3, k]) << np.uint32(8)))
-                row[k] = np.uint32(low | np.uint32(high << np.uint32(16)))
+                    four[k] = (np.uint32(eight[k]) >> shift & np.uint32(15)) * _COPIES & _LOWEST
         c += m
 
 
@@ -147,12 +134,18 @@ def _add_block(rest, plane, first, bits, group, sums):
                 sums[k] += np.int32(rest[plane, i, j]) & -(one & other)
 
 
+def room_for_words(up: Any, n_chains: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return `words` and `octets` as `words_of_units` writes them. It is not compiled."""
+    n_words = -(-up.shape[0] // 64)
+    return np.empty((n_chains, n_words), np.uint64), np.empty((8 * n_words, up.shape[1]), np.uint8)
+
+
 @apart_borrowing
 def words_of_units(up, words, octets):
     """Pack each lane's units into words, unit 0 in the lowest bit.
 
-    Mutates `words` (n_chains, ceil(n_units / 64)) uint64 and `octets` (8, lanes) uint8, which is room.
-    `up` (n_units, lanes) holds 0 or 1; lanes beyond n_chains are left out.
+    Mutates `words` (n_chains, ceil(n_units / 64)) uint64 and `octets` (8 ceil(n_units / 64), lanes) uint8, of which
+    each holds eight units of a lane. `up` (n_units, lanes) holds 0 or 1; lanes beyond n_chains are left out.
     Cost: one pass over `up`.
     """
     n_units, n_chains, lanes = up.shape[0], words.shape[0], up.shape[1]
@@ -163,21 +156,22 @@ def words_of_units(up, words, octets):
                 for k in range(min(64, n_units - 64 * w)):
                     word |= np.uint64(up[64 * w + k, c]) << np.uint64(k)
                 words[c, w] = word
+                for b in range(8):
+                    octets[8 * w + b, c] = np.uint8(word >> np.uint64(8 * b))
             continue
-        for b in range(8):
-            first = 64 * w + 8 * b
-            if first + 8 <= n_units:
-                _pack_eight(up[first : first + 8], octets[b])
+        for b in range(8 * w, 8 * w + 8):
+            if 8 * b + 8 <= n_units:
+                _pack_eight(up[8 * b : 8 * b + 8], octets[b])
                 continue
             for lane in range(lanes):
                 octets[b, lane] = 0
-            for k in range(n_units - first):
+            for i in range(8 * b, n_units):
                 for lane in range(lanes):
-                    octets[b, lane] |= np.uint8(up[first + k, lane] << np.uint8(k))
+                    octets[b, lane] |= np.uint8(up[i, lane] << np.uint8(i - 8 * b))
         for c in range(n_chains):
             word = np.uint64(0)
             for b in range(8):
-                word |= np.uint64(octets[b, c]) << np.uint64(8 * b)
+                word |= np.uint64(octets[8 * w + b, c]) << np.uint64(8 * b)
             words[c, w] = word
 
 

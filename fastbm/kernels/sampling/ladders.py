@@ -20,7 +20,7 @@ from .field_energies import STEPS, add_remainders, sum_fields, words_of_units, w
 from .layer_energies import weigh_layers
 from .layered import sweep_layers
 from .sparse import sweep_sparse
-from .tempering import count_round_trips, swap_in_room
+from .tempering import count_round_trips, swap_ladder
 
 MEASURED = 2
 
@@ -35,14 +35,16 @@ def swap_lanes(ladders, energies, scale):
     n_betas c + r.
     """
     level, streams, counts, end, trips, betas, scales, room = ladders
-    n_ladders, n_betas = level.shape
-    of_replicas = energies[: n_ladders * n_betas].reshape((n_ladders, n_betas))
-    if swap_in_room(level, streams, counts, betas, of_replicas, room[0], room[1:]):
+    (n_ladders, n_betas), n_swaps, parity, holder = level.shape, 0, room[0], room[1:]
+    for c in range(n_ladders):
+        own = energies[c * n_betas : (c + 1) * n_betas]
+        n_swaps += swap_ladder(level[c], streams[c], counts, betas, own, parity, holder)
+    if n_swaps:
         count_round_trips(end, trips, level)
         for c in range(n_ladders):
             for r in range(n_betas):
                 scale[c * n_betas + r] = scales[level[c, r]]
-    room[0] = 1 - room[0]
+    room[0] = 1 - parity
 
 
 @borrowing
@@ -62,14 +64,14 @@ def _note(ladders, told):
 
 
 @apart_borrowing
-def _weigh(up, fields, words, remainders, t, energies):
+def _weigh(fields, words, octets, remainders, t, energies):
     """Write the energies of sample `t` as `record_refined` has them. Mutates `energies` and what is room."""
     rest, start, bits, sums, wholes = remainders
     n_chains, n_lanes = energies.shape[1], bits.shape[0] * bits.shape[2]
     place = t % (n_lanes // n_chains)  # among the samples that are added together
     sum_fields(words, fields, start, STEPS[rest.shape[0]], energies[t])
     if rest.shape[0]:
-        write_bits(up, place * n_chains, n_chains, bits)
+        write_bits(octets, place * n_chains, n_chains, bits)
     if (place + 2) * n_chains > n_lanes or t == energies.shape[0] - 1:
         add_remainders(rest, bits, sums, wholes, energies[t - place : t + 1])
 
@@ -89,7 +91,7 @@ def temper_dense(up, chains, visits, ways, ladders, coarse, remainders, found):
     (sites, legs), (hold, few, many), (states, energies, told, room) = visits, ways, found
     (start, constants, (one, other), here), (octets, of_sweeps) = coarse, room
     fields, scale = chains[0], chains[2]
-    n_flips, first, t = 0, 0, 0
+    n_flips, first, t = 0, 0, np.int64(0)  # no literal, as which `_weigh` would be compiled once more
     for leg in range(legs.shape[0]):
         end = first + legs[leg, 0]
         rows = sites[first:end] if sites.shape[0] > 1 else sites
@@ -99,7 +101,7 @@ def temper_dense(up, chains, visits, ways, ladders, coarse, remainders, found):
         if legs[leg, 1] or legs[leg, 2]:
             words_of_units(up, words, octets)
         if legs[leg, 1] or legs[leg, 2] == MEASURED:
-            sum_fields(words, fields, start, 1, here)
+            sum_fields(words, fields, start, np.int64(1), here)
             for c in range(here.shape[0]):
                 here[c] = -0.5 * here[c] * one * other + constants[c]
         if legs[leg, 1]:
@@ -109,7 +111,7 @@ def temper_dense(up, chains, visits, ways, ladders, coarse, remainders, found):
             t += 1
         elif legs[leg, 2]:
             if remainders is not None:
-                _weigh(up, fields, words, remainders, t, energies)
+                _weigh(fields, words, octets, remainders, t, energies)
             _note(ladders, told[t])
             t += 1
     return n_flips

@@ -15,15 +15,15 @@ from ..jit import borrowing, kernel
 from ..vectors import TILED
 from .few import advance_sparse_few, room_for_sparse
 from .few_dense import advance_either
-from .field_energies import STEPS, add_remainders, sum_fields, words_of_units, write_bits
+from .field_energies import STEPS, add_remainders, room_for_words, sum_fields, words_of_units, write_bits
 from .levels import collect_bits, sweep_levels
 from .sparse import sweep_sparse
 
 
 def room_of_record(up: Any, n_chains: int, of_sweeps: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return the room that `record_refined` needs: for the words of a sample, and for sweeps. It is not compiled."""
-    words = np.empty((n_chains, (up.shape[0] + 63) // 64), np.uint64)
-    return words, words.view(np.uint8), np.empty((8, up.shape[1]), np.uint8), of_sweeps
+    words, octets = room_for_words(up, n_chains)
+    return words, words.view(np.uint8), octets, of_sweeps
 
 
 @borrowing
@@ -56,7 +56,7 @@ def record_refined(up, chains, visits, ways, remainders, room, packed, energies)
     Cost: that of the sweeps, and n_units^2 / 2 products of bytes a chain and sample.
     """
     rest, start, bits, sums, wholes = remainders
-    (sites, thin), (hold, few, many), (words, octets, room_of_words, of_sweeps) = visits, ways, room
+    (sites, thin), (hold, few, many), (words, bytes_of_words, octets, of_sweeps) = visits, ways, room
     n_chains, n_flips = packed.shape[1], 0
     together = bits.shape[0] * bits.shape[2] // n_chains  # samples
     for first in range(0, packed.shape[0], together):
@@ -64,11 +64,11 @@ def record_refined(up, chains, visits, ways, remainders, room, packed, energies)
         for t in range(first, end):
             rows = sites[t * thin : (t + 1) * thin] if sites.shape[0] > 1 else sites
             n_flips += advance_either(up, chains, rows, thin, hold, few, many, of_sweeps)
-            words_of_units(up, words, room_of_words)
-            _write_rows(words, octets, packed[t])
+            words_of_units(up, words, octets)
+            _write_rows(words, bytes_of_words, packed[t])
             sum_fields(words, chains[0], start, STEPS[rest.shape[0]], energies[t])
             if rest.shape[0]:
-                write_bits(up, (t - first) * n_chains, n_chains, bits)
+                write_bits(octets, (t - first) * n_chains, n_chains, bits)
         add_remainders(rest, bits, sums, wholes, energies[first:end])
     return n_flips
 

@@ -22,23 +22,24 @@ _FROM_TARGET, _FROM_HOTTEST = np.uint8(1), np.uint8(2)  # 0: has not been at the
 
 
 @apart_borrowing
-def swap_in_room(level, streams, counts, betas, energies, parity, holder):
-    """Do what `swap_neighbours` does. Mutates `holder` (n_betas,) int64 besides."""
-    n_ladders, n_betas = level.shape
-    n_swaps = 0
-    for c in range(n_ladders):
-        for r in range(n_betas):
-            holder[level[c, r]] = r
-        s0, s1, s2, s3 = streams[c, 0], streams[c, 1], streams[c, 2], streams[c, 3]
-        for k in range(parity, n_betas - 1, 2):
-            a, b = holder[k], holder[k + 1]
-            word, s0, s1, s2, s3 = next_word(s0, s1, s2, s3)
-            counts[0, k] += 1
-            if (betas[k] - betas[k + 1]) * (energies[c, a] - energies[c, b]) >= np.float64(log_of_bits(word)):
-                level[c, a], level[c, b] = k + 1, k
-                counts[1, k] += 1
-                n_swaps += 1
-        streams[c, 0], streams[c, 1], streams[c, 2], streams[c, 3] = s0, s1, s2, s3
+def swap_ladder(level, stream, counts, betas, energies, parity, holder):
+    """Do what `swap_neighbours` does of a single ladder, rows of whose arrays these are.
+
+    Mutates `holder` (n_betas,) int64 besides.
+    """
+    n_betas, n_swaps = level.shape[0], 0
+    for r in range(n_betas):
+        holder[level[r]] = r
+    s0, s1, s2, s3 = stream[0], stream[1], stream[2], stream[3]
+    for k in range(parity, n_betas - 1, 2):
+        a, b = holder[k], holder[k + 1]
+        word, s0, s1, s2, s3 = next_word(s0, s1, s2, s3)
+        counts[0, k] += 1
+        if (betas[k] - betas[k + 1]) * (energies[a] - energies[b]) >= np.float64(log_of_bits(word)):
+            level[a], level[b] = k + 1, k
+            counts[1, k] += 1
+            n_swaps += 1
+    stream[0], stream[1], stream[2], stream[3] = s0, s1, s2, s3
     return n_swaps
 
 
@@ -52,7 +53,10 @@ def swap_neighbours(level, streams, counts, betas, energies, parity):
     Invariant: every row of `level` is a permutation; one word a pair is drawn, whatever the energies.
     Cost: O(n_ladders n_betas).
     """
-    return swap_in_room(level, streams, counts, betas, energies, parity, empty(level.shape[1], np.int64))
+    holder, n_swaps = empty(level.shape[1], np.int64), 0
+    for c in range(level.shape[0]):
+        n_swaps += swap_ladder(level[c], streams[c], counts, betas, energies[c], parity, holder)
+    return n_swaps
 
 
 @apart_borrowing

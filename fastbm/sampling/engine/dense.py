@@ -15,9 +15,10 @@ import numpy as np
 from ..._base import arrays
 from ...kernels.bit_vectors import GROUP
 from ...kernels.energy import energies_dense
-from ...kernels.sampling.dense import COLUMNS, advance_dense, init_fields_dense
+from ...kernels.sampling.dense import COLUMNS, advance_dense, init_fields_dense, room_of_fields
 from ...kernels.sampling.few import MOST_ROWS
 from ...kernels.sampling.few_dense import ROW_BYTES, advance_dense_few
+from ...kernels.sampling.field_energies import room_for_words
 from ...kernels.sampling.limits import ROWS
 from ...kernels.sampling.record import record_refined, record_summed, room_of_record
 from ...machine.up_form import up_bias
@@ -37,7 +38,7 @@ from .remainders import (
 )
 from .temperatures import Found, TemperingChains
 
-SUMMED = 48  # units, from which on energies are not summed anew
+SUMMED = 24  # units, from which on energies are not summed anew
 ADDITION_SECONDS = 1e-10  # about what adding a coupling to a field takes
 ONE = np.ones(1)
 SUMMED_BYTES = 1 << 18  # of values of samples whose energies are summed anew together
@@ -122,7 +123,9 @@ class DenseChains(TemperingChains):
             for c in range(0, len(start), step):
                 if c and self._stopped():
                     return
-                init_fields_dense(fields[k][c : c + step], self.up[k][:, c:], self._rises, start[c : c + step])
+                some = fields[k][c : c + step]
+                about = self._rises, start[c : c + step]
+                init_fields_dense(some, self.up[k][:, c:], *about, room_of_fields(some))
 
         self._for_blocks(fill, ADDITION_SECONDS * width / self.attempt_seconds)
         self._fields = fields
@@ -166,7 +169,7 @@ class DenseChains(TemperingChains):
         elif self._by_fields:  # no energies are asked for
             refined = Refined(np.zeros((0, 0, 0), np.int8), rows, len(constants)).arrays
         visits = (self._rows_of(first, int(legs[:, 0].sum())), legs)
-        room = np.empty((8, up.shape[1]), np.uint8), self._rooms[k]
+        room = room_for_words(up, 0)[1], self._rooms[k]
         how = (visits, (self._hold, *self._ways), ladders, coarse, refined)
         self._flips[k] += temper_dense(up, self._chains(k), *how, (words, energies, told, room))
         packed[:] = words[:-1].astype("<u8", copy=False).view(np.uint8)[..., : packed.shape[2]]

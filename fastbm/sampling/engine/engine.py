@@ -311,8 +311,8 @@ class Engine:
                     energies[one] = self._energies_block(k)
 
     def _rows_of(self, first: int, n_sweeps: int) -> np.ndarray:
-        """Return rows of units to visit: one for all sweeps, or one for each."""
-        found = [rows[:count] for rows, count in sites(self.order, self.visit, self.seed, first, n_sweeps)]
+        """Return rows of units to visit: one for all sweeps, or one for each; one where there are none."""
+        found = [rows[:count] for rows, count in sites(self.order, self.visit, self.seed, first, max(1, n_sweeps))]
         return found[0] if len(found) == 1 else np.concatenate(found)
 
     def _record_group(self, k: int, sites: np.ndarray, thin: int, packed: np.ndarray) -> np.ndarray:

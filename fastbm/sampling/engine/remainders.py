@@ -17,6 +17,7 @@ from ...kernels.sampling.field_energies import (
     TOGETHER,
     add_remainders,
     energies_of_fields,
+    room_for_words,
     sum_fields,
     words_of_units,
     write_bits,
@@ -113,11 +114,11 @@ class Refined:
         n_chains = len(fields)
         energies: np.ndarray = np.empty((1, n_chains))
         rest, start, bits, sums, wholes = self.arrays
-        words, up = np.empty((n_chains, -(-len(up) // 64)), np.uint64), np.ascontiguousarray(up)
-        words_of_units(up, words, np.empty((8, up.shape[1]), np.uint8))
+        words, octets = room_for_words(up, n_chains)
+        words_of_units(np.ascontiguousarray(up), words, octets)
         start = start if len(start) == 1 else start[chains]
         sum_fields(words, fields, start, STEPS[len(rest)], energies[0])
-        write_bits(up, 0, n_chains if len(rest) else 0, bits)
+        write_bits(octets, 0, n_chains if len(rest) else 0, bits)
         add_remainders(rest, bits, sums, wholes, energies)
         return energies.ravel()
 
