@@ -83,8 +83,9 @@ def mix(side: Marginal, visited: np.ndarray, n_draws: int, seed: int, threads: i
         log_q = np.stack(fan_out(partial(_log_q, up), visited, threads))
     log_w = log_f - (logsumexp(log_q, axis=0) - np.log(n_ladders))
     parts = [slice(k * share, (k + 1) * share) for k in range(n_ladders)]
-    own = [average(log_f[part] - log_q[k, part], tail=False) for k, part in enumerate(parts)]
-    return Mixture(up, log_w, average(log_w, tail=False), own)
+    weights = [log_w, *(log_f[part] - log_q[k, part] for k, part in enumerate(parts))]
+    total, *own = fan_out(partial(average, tail=False), weights, threads)
+    return Mixture(up, log_w, total, own)
 
 
 def _log_q(up: np.ndarray, visited: np.ndarray) -> np.ndarray:
@@ -198,19 +199,26 @@ def averages(
     heavy = weights > FAINT * weights.max()
     states, weights = found.up[heavy], weights[heavy]
     energies, spread = np.empty((2, len(weights)))
-    second, drift = np.zeros((n, n)), np.zeros((3, n))  # of squared weights: with 1, up and up^2
-    for some in side.blocks(len(weights)):
+
+    def add(some: slice) -> tuple[np.ndarray, np.ndarray]:
+        """Write the energies of some states; return sums of weighted moments, of squared weights among them."""
         up, share = states[some], weights[some]
-        gaps = plain.fields(up)
-        p, pulled = np.empty_like(gaps), np.empty(len(up))
-        fan_out(partial(_sum_out, beta, gaps, (p, pulled, spread[some])), plain.parts(len(up)), threads)
+        p, pulled, spread[some] = _summed_out(beta, plain.fields(up))
         energies[some] = -(plain.constant + up @ plain.bias[side.kept] + pulled)
-        if moments:
-            whole = np.empty((len(up), n))
-            whole[:, side.kept], whole[:, side.summed] = up, p
-            drift += np.stack([share @ whole, share**2 @ whole, share**2 @ whole**2])
-            with single_threaded_blas():
-                second += (whole * share[:, None]).T @ whole
+        if not moments:
+            return np.zeros(0), np.zeros(0)
+        whole = np.empty((len(up), n))
+        whole[:, side.kept], whole[:, side.summed] = up, p
+        drift = np.stack([share @ whole, share**2 @ whole, share**2 @ whole**2])  # with 1, up and up^2
+        return (whole * share[:, None]).T @ whole, drift
+
+    second, drift, blocks = np.zeros((n, n)), np.zeros((3, n)), side.blocks(len(weights))
+    with single_threaded_blas():
+        for first in range(0, len(blocks), threads):  # sums of so many are held at once
+            for one, other in fan_out(add, blocks[first : first + threads], threads):
+                if moments:
+                    second += one
+                    drift += other
     energy = float(weights @ energies)
     facts: dict[str, Any] = {
         "energy": energy,
@@ -228,12 +236,11 @@ def averages(
     return facts | moments_of(units.lo + units.span * mean, pairs) | {"mean_error": units.span * error}
 
 
-def _sum_out(beta: float, gaps: np.ndarray, sums: tuple[np.ndarray, np.ndarray, np.ndarray], rows: slice) -> None:
-    """Weigh the log-odds per beta of summed units, `gaps` (n_states, n_summed), by how likely they are up.
+def _summed_out(beta: float, gaps: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return how likely summed units are up, and sums over units of means and variances of what they add.
 
-    Mutates rows of `sums`: the probabilities, and sums over units of means and of variances.
+    `gaps` (n_states, n_summed) are their log-odds per beta.
     """
-    p, means, variances = (part[rows] for part in sums)
-    p[:] = expit(beta * gaps[rows])
-    means[:] = (p * gaps[rows]).sum(axis=1)
-    variances[:] = (p * (1.0 - p) * gaps[rows] ** 2).sum(axis=1)
+    p = expit(beta * gaps)
+    pulled = p * gaps
+    return p, pulled.sum(axis=1), ((1.0 - p) * pulled * gaps).sum(axis=1)

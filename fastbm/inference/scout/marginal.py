@@ -24,8 +24,7 @@ from ...sampling.engine.layered import LOG_ODDS_ERROR
 LANES = 16  # chains of a block: their fields stay in the cache
 PAIR_SECONDS = 1e-9  # that the draw of a kept unit takes for every summed one in a lane, about
 PIECE_SECONDS = 0.05  # work of a thread between two returns to Python, where an interruption takes effect
-ROWS = 1 << 22  # numbers that a block of states may take
-PART = 1 << 17  # numbers of a block that a thread takes at once
+ROWS = 1 << 19  # numbers that a block of states, which a thread takes at once, may have
 PAIRS = 1 << 26  # couplings of the two sides that are held as one matrix
 
 
@@ -100,14 +99,12 @@ class Marginal:
 
     def log_f(self, up: np.ndarray, threads: int = 1) -> np.ndarray:
         """Return log of the sum of exp(-beta E) over the summed units, (n_states,)."""
-        found = self.constant + up @ self.bias[self.kept]
-        for some in self.blocks(len(up)):
-            fields, of_block = self.fields(up[some]), found[some]
+        found: np.ndarray = self.constant + up @ self.bias[self.kept]
 
-            def add(rows: slice, fields: np.ndarray = fields, of_block: np.ndarray = of_block) -> None:
-                of_block[rows] += np.logaddexp(0.0, fields[rows]).sum(axis=1)
+        def add(some: slice) -> None:
+            found[some] += np.logaddexp(0.0, self.fields(up[some])).sum(axis=1)
 
-            fan_out(add, self.parts(len(fields)), threads)
+        fan_out(add, self.blocks(len(up)), threads)
         return found
 
     def complete(self, up: np.ndarray, generator: np.random.Generator) -> np.ndarray:
@@ -121,14 +118,7 @@ class Marginal:
 
     def blocks(self, n_states: int) -> list[slice]:
         """Cut states into blocks that are worked on together."""
-        return self._cut(n_states, ROWS)
-
-    def parts(self, n_states: int) -> list[slice]:
-        """Cut states of a block into parts that a thread works on alone."""
-        return self._cut(n_states, PART)
-
-    def _cut(self, n_states: int, most: int) -> list[slice]:
-        step = max(1, most // len(self.summed))
+        step = max(1, ROWS // len(self.summed))
         return [slice(first, min(first + step, n_states)) for first in range(0, n_states, step)]
 
 
