@@ -17,6 +17,7 @@ from ..kernels.bits import count_pairs
 from ..machine.machine import BoltzmannMachine
 from ..sampling import Chains, make_chains
 from ..sampling.chains import threads_between
+from ..sampling.engine.engine import Engine
 from ..sampling.tempering import TemperedChains
 from ..sampling.unseen import rarely, unseen
 from .estimator import SWEEPS, Examined, Knob, Order, refuse_no_samples, sweeps
@@ -39,16 +40,17 @@ class Sweeping(Protocol):
         """Return the quantity that has to become stationary, (n_chains,)."""
 
 
-def find_burn_in(chains: Sweeping, longest: int) -> int:
+def find_burn_in(chains: Sweeping, longest: int, *, together: bool = False) -> int:
     """Sweep until the mean energy is stationary by the doubling test of `diagnostics.LogBins`.
 
-    Returns the number of sweeps. Stops at `longest`, stationary or not: R-hat will tell.
+    Returns the number of sweeps. Stops at `longest`, stationary or not: R-hat will tell. Where sweeps are `together`,
+    chains are recorded, for which the run that follows needs the same kernel.
     """
     bins, n = diagnostics.LogBins(1, chains.n_chains), 0
     while n < longest:
         tell("sweep of the burn-in", n, longest)
         # looks are taken at the end of a unit
-        rows = _energies_after(chains, min(bins.unit - n % bins.unit, longest - n))
+        rows = _energies_after(chains, min(bins.unit - n % bins.unit, longest - n), together=together)
         n += len(rows)
         looks = [bins.add(row[None]) for row in rows]
         if looks[-1]:
@@ -56,9 +58,9 @@ def find_burn_in(chains: Sweeping, longest: int) -> int:
     return n
 
 
-def _energies_after(chains: Sweeping, most: int) -> np.ndarray:
+def _energies_after(chains: Sweeping, most: int, *, together: bool) -> np.ndarray:
     """Advance by at most so many sweeps, as many as are soon done in one call; return energies after each."""
-    if isinstance(chains, TemperedChains):
+    if isinstance(chains, TemperedChains) or (together and isinstance(chains, Engine)):
         n = min(most, max(1, int(SOON / chains.sweep_seconds)))
         found: np.ndarray = chains.record(n, 1)["samples/energy"]
         return found

@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import empty
 from ..bit_vectors import LANES, ROWS, add_forms, multiplies_bytes, sum_at_bits
-from ..jit import apart_borrowing, borrowing, inlined, kernel
+from ..jit import apart_borrowing, borrowing, inlined
 from ..vectors import TILED
 
 STEPS = (1, 254, 254 * 256)  # of what rounding leaves, at most half a unit, in so many signed bytes
@@ -21,19 +20,18 @@ _COPIES, _LOWEST = np.uint32(0x204081), np.uint32(0x1010101)  # four of four bit
 BLOCK = 64  # rows, whose sums fit into 32 bits
 
 
-@kernel
-def energies_of_fields(up, fields, start, energies):
+@borrowing
+def energies_of_fields(up, fields, start, room, energies):
     """Compute each chain's energy above that of all units down, in the units of the fields.
 
-    Mutates `energies` (n_chains,).
+    Mutates `energies` (n_chains,), and `room`, which `room_for_words` makes.
     Invariant on entry: `fields` as `fastbm.kernels.sampling.dense.init_fields_dense` gives them; -sum_i x_i (fields_i +
     start_i) / 2 then counts each pair once, exactly where fields are int32. `start` (1 or n_chains, width) is int64.
     Cost: O(n_units) a chain.
     """
-    n_words = (up.shape[0] + 63) // 64
-    words = empty((energies.shape[0], n_words), np.uint64)
-    words_of_units(up, words, empty((8 * n_words, up.shape[1]), np.uint8))
-    sum_fields(words, fields, start, 1, energies)
+    words, octets = room
+    words_of_units(up, words, octets)
+    sum_fields(words, fields, start, np.int64(1), energies)
     for c in range(energies.shape[0]):
         energies[c] *= -0.5
 

@@ -126,7 +126,7 @@ class Refined:
 def coarse_energies(up: np.ndarray, fields: np.ndarray, start: np.ndarray) -> np.ndarray:
     """Return energies of chains above that of all units down, in the units of the fields, from these alone."""
     energies = np.empty(len(fields))
-    energies_of_fields(up, fields, start.astype(np.int64), energies)
+    energies_of_fields(up, fields, start.astype(np.int64), room_for_words(up, len(fields)), energies)
     return energies
 
 
