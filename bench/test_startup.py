@@ -37,24 +37,37 @@ bm.fit(rows, method="exact", epochs=5)
 """
 
 
+# long enough for a verdict, which has kernels of its own
 VERBS = {
-    "sample, dense": "bm.sample(bm.models.random_machine(100, seed=1), n_chains=64, n_sweeps=10, seed=1)",
-    "sample, one dense chain": "bm.sample(bm.models.random_machine(100, seed=1), n_chains=1, n_sweeps=10, seed=1)",
-    "sample, lattice": "bm.sample(bm.models.ising((16, 16)), n_sweeps=4, seed=1)",
-    "sample, tempering": "bm.sample(bm.models.edwards_anderson((4, 4, 4)), sampler='tempering', n_sweeps=4, seed=1)",
-    "sample, annealing": "bm.sample(bm.models.edwards_anderson((4, 4, 4)), sampler='annealing', n_sweeps=4, seed=1)",
+    "sample, dense": "bm.sample(glass, n_chains=64, n_sweeps=100, seed=1)",
+    "sample, one dense chain": "bm.sample(glass, n_chains=1, n_sweeps=100, seed=1)",
+    "sample, lattice": "bm.sample(lattice, n_sweeps=100, seed=1)",
+    "sample, restricted": "bm.sample(restricted, n_sweeps=100, seed=1)",
+    "sample, tempering of dense": "bm.sample(glass, 'tempering', n_sweeps=100, seed=1)",
+    "sample, tempering of a lattice": "bm.sample(lattice, 'tempering', n_sweeps=100, seed=1)",
+    "sample, tempering of restricted": "bm.sample(restricted, 'tempering', n_sweeps=100, seed=1)",
+    "sample, annealing": "bm.sample(glass, 'annealing', n_sweeps=100, seed=1)",
     "infer, exact": "bm.infer(bm.models.random_machine(10, seed=1), 'exact')",
-    "infer, ais": "bm.infer(bm.models.restricted(12, 6, seed=1), 'ais', n_betas=100, seed=1)",
+    "infer, gibbs": "bm.infer(glass, 'gibbs', n_sweeps=100, seed=1)",
+    "infer, tempering": "bm.infer(glass, 'tempering', n_sweeps=100, seed=1)",
+    "infer, tempering of restricted": "bm.infer(restricted, 'tempering', n_sweeps=100, seed=1)",
+    "infer, sampled states": "bm.infer(glass, 'sampled-states', n_sweeps=100, seed=1)",
+    "infer, population annealing": "bm.infer(lattice, 'population-annealing', seed=1)",
+    "infer, ais": "bm.infer(glass, 'ais', n_betas=100, seed=1)",
+    "infer, ais of restricted": "bm.infer(restricted, 'ais', n_betas=100, seed=1)",
     "infer, bethe": "bm.infer(bm.models.random_machine(10, seed=1), 'bethe')",
     "fit, exact": "bm.fit(rows, method='exact')",
     "fit, visible": "bm.fit(rows, epochs=2, seed=1)",
     "fit, pcd": "bm.fit(rows, n_hidden=6, epochs=2, seed=1)",
+    "fit, deep": "bm.fit(rows, n_hidden=(8, 4), epochs=2, seed=1)",
 }
 COUNTED = """
 import json, resource, warnings
 import numpy as np, fastbm as bm
 warnings.simplefilter("ignore")
 rows = np.random.default_rng(1).integers(0, 2, (200, 12))
+glass, restricted = bm.models.sherrington_kirkpatrick(64, seed=1), bm.models.restricted(64, 32, seed=1)
+lattice = bm.models.edwards_anderson((6, 6, 6), seed=1)
 {verb}
 from fastbm.kernels.jit import compile_seconds, n_compiled
 used = resource.getrusage(resource.RUSAGE_SELF)
