@@ -54,6 +54,7 @@ class Engine:
     few = 0  # chains, up to which they are swept one after the other, in no more lanes than there are chains
     multiplies = True  # whether sweeps and samples may call BLAS
     _in_groups = False  # whether there is a `_record_group`
+    _fewest_in_group = 1  # samples that it is called for
     attempt_seconds = 1e-8  # about what one attempt takes; decides how often a stop is looked for
 
     def __init__(
@@ -295,7 +296,7 @@ class Engine:
         together = self._longest_piece() // (self.n_units * thin)
         for t in range(0, len(packed), max(1, together)):
             first, some = self.n_swept + t * thin, slice(t, t + max(1, together))
-            if together and self._in_groups:
+            if self._in_groups and together >= self._fewest_in_group:
                 sites = self._rows_of(first, len(packed[some]) * thin)
                 if self._must_stop(k, self.n_units * thin * len(packed[some])):
                     return
