@@ -247,6 +247,9 @@ class Engine:
             raise Halted
         return found
 
+    def expect(self, n_sweeps: int) -> None:
+        """Prepare for so many sweeps, about: a path does not depend on it."""
+
     def sweep(self, n_sweeps: int) -> None:
         """Advance every chain by `n_sweeps` sweeps."""
         self._prepare()

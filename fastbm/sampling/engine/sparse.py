@@ -110,6 +110,10 @@ class SparseChains(TemperingChains):
             init_kept(*found, self.up[k], graph)
         return found
 
+    def expect(self, n_sweeps: int) -> None:
+        """Prepare for so many sweeps, about."""
+        self._n_asked += n_sweeps
+
     def sweep(self, n_sweeps: int) -> None:
         """Advance every chain by `n_sweeps` sweeps."""
         self._ask(n_sweeps)
