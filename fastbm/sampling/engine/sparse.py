@@ -38,8 +38,7 @@ class SparseChains(TemperingChains):
     few = 8
     few_anyhow = 4  # chains that are swept one after the other in any order
     multiplies = False
-    _in_groups = True
-    _fewest_in_group = 4  # fewer are not worth to be turned
+    _in_groups = 4  # fewer are not worth to be turned
 
     @classmethod
     def _are_few(cls, n_chains: int, order: str) -> bool:
