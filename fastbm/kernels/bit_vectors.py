@@ -16,6 +16,7 @@ _LONGS = ir.VectorType(_ADDRESS, 16)
 _NONE = ir.Constant(_LONGS, [0] * 16)
 ROWS, LANES = 8, 32  # of a tile: sixteen vectors of sums
 VECTOR = 64  # bytes
+SQUARE = 128  # bits in a row of a square
 GROUP, UNROLLED = 16, 4  # chains in which an attempt is made at once, and units whose fields then change together
 # bytes of a field that are moved in registers; of the wide ones, processors without AVX-512 have not enough
 NARROW, WIDE = 4 * VECTOR, 8 * VECTOR if has_look_up() else 4 * VECTOR
@@ -93,6 +94,32 @@ def store_word(typing: Any, place: Any, word: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(types.intp, types.uint64), generate
+
+
+@intrinsic
+def pack_octets(typing: Any, octets: Any, n_octets: Any, bits: Any, next_bits: Any) -> Any:
+    """Write bytes of 0 and 1, a multiple of 16, as bits, the first in the lowest one: `SQUARE` of them, then more.
+
+    The arguments are addresses, a number, and the distance in bytes from where so many bits are to where the next are.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        octets, n_octets, bits, next_bits = args
+        first = ir.Constant(_ADDRESS, 0)
+        for width in (VECTOR, 16):
+            last = builder.and_(n_octets, ir.Constant(_ADDRESS, -width))
+            kind = ir.VectorType(_BYTE, width)
+            with cgutils.for_range_slice(builder, first, last, ir.Constant(_ADDRESS, width)) as (k, _):
+                where = builder.icmp_unsigned("!=", _load(builder, octets, k, kind), ir.Constant(kind, [0] * width))
+                square = builder.udiv(k, ir.Constant(_ADDRESS, SQUARE))
+                within = builder.urem(k, ir.Constant(_ADDRESS, SQUARE))
+                place = builder.add(builder.mul(square, next_bits), builder.udiv(within, ir.Constant(_ADDRESS, 8)))
+                found = builder.bitcast(where, ir.IntType(width))
+                builder.store(found, _at(builder, bits, place, found.type), align=1)
+            first = last
+        return context.get_dummy_value()
+
+    return types.void(*[types.intp] * 4), generate
 
 
 def _fetching(size: int) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from .arrays import copy_row, empty
-from .jit import borrowing, cgutils, inlined, intrinsic, ir, kernel, types
+from .jit import apart_borrowing, borrowing, cgutils, inlined, intrinsic, ir, kernel, types
 from .vectors import TILED
 
 _INDEX, _ADDRESS = ir.IntType(32), ir.IntType(64)
@@ -104,9 +104,65 @@ def _edges(n_lanes: int) -> Any:
     return subtract_edges
 
 
+@intrinsic
+def subtract_packed_edges(
+    typing: Any, energies: Any, words: Any, next_unit: Any, bounds: Any, others: Any, weights: Any, bias: Any,
+    next_bias: Any, n: Any, low: Any, high: Any,
+) -> Any:  # fmt: skip
+    """Subtract from `PACKED` energies what `subtract_edges` does of all units, which are up where bits are set.
+
+    The arguments are addresses, distances in bytes from unit to unit and from bias to bias, the number of units, and
+    the values of those that are down and up. A unit's neighbours, increasing, begin where `bounds` (int64) tell.
+    """
+    number, word, bits = ir.DoubleType(), ir.IntType(PACKED), ir.VectorType(ir.IntType(1), PACKED)
+    lanes = ir.VectorType(number, PACKED)
+    spread = ir.Constant(ir.VectorType(_INDEX, PACKED), [0] * PACKED)
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        energies, words, next_unit, bounds, others, weights, bias, next_bias, n, *values = args
+
+        def at(place: Any, times: Any, distance: Any, kind: Any) -> Any:
+            distance = ir.Constant(_ADDRESS, distance) if isinstance(distance, int) else distance
+            return builder.inttoptr(builder.add(place, builder.mul(times, distance)), kind.as_pointer())
+
+        def everywhere(value: Any) -> Any:
+            nothing = ir.Constant(lanes, ir.Undefined)
+            return builder.shuffle_vector(
+                builder.insert_element(nothing, value, ir.Constant(_INDEX, 0)), nothing, spread
+            )
+
+        def chosen(unit: Any, down: Any, up: Any) -> Any:
+            """Return one of two numbers for each lane, by whether a unit is up."""
+            where = builder.bitcast(builder.load(at(words, unit, next_unit, word), align=4), bits)
+            return builder.select(where, everywhere(up), everywhere(down))
+
+        here = builder.inttoptr(energies, lanes.as_pointer())
+        total = cgutils.alloca_once_value(builder, builder.load(here, align=8))
+        field = cgutils.alloca_once(builder, lanes)
+        with cgutils.for_range(builder, n) as units:
+            i = units.index
+            builder.store(everywhere(builder.load(at(bias, i, next_bias, number), align=8)), field)
+            first = builder.load(at(bounds, i, 8, _ADDRESS), align=8)
+            last = builder.load(at(bounds, builder.add(i, ir.Constant(_ADDRESS, 1)), 8, _ADDRESS), align=8)
+            with cgutils.for_range(builder, last, start=first) as loop:
+                other = builder.sext(builder.load(at(others, loop.index, 4, _INDEX), align=4), _ADDRESS)
+                with builder.if_then(builder.icmp_signed(">=", other, i)):
+                    loop.do_break()
+                weight = builder.load(at(weights, loop.index, 8, number), align=8)
+                terms = (builder.fmul(weight, value) for value in values)
+                builder.store(builder.fadd(builder.load(field), chosen(other, *terms)), field)
+            less = builder.fmul(chosen(i, *values), builder.load(field))
+            builder.store(builder.fsub(builder.load(total), less), total)
+        builder.store(builder.load(total), here, align=8)
+        return context.get_dummy_value()
+
+    return types.void(*[types.intp] * 9, types.float64, types.float64), generate
+
+
 PAIRED, PAIRED_WIDE = 16, 32  # lanes; the wide ones hide how long an addition takes
 subtract_pairs, subtract_pairs_wide = _pairs(PAIRED), _pairs(PAIRED_WIDE)
 subtract_edges, subtract_edges_wide = _edges(PAIRED), _edges(PAIRED_WIDE)
+PACKED = 64  # lanes in the bits of words
 
 
 @kernel
@@ -217,3 +273,38 @@ def _energy_of_lane(up, graph, bias, values):
             field += weights[k] * (lo + span * up[j, 0])
         energy -= (lo + span * up[i, 0]) * field
     return energy
+
+
+@apart_borrowing
+def energies_packed(words, graph, bias, values, energies):
+    """Compute energies as `energies_sparse` does, of lanes in the bits of words: lane k is bit k % 32 of word k // 32.
+
+    Mutates `energies` (lanes,). `words` is (n_units, lanes / 32) uint32, lanes a multiple of `PACKED`; `bias`
+    (n_units,) is that of all lanes.
+    """
+    indptr, indices, weights = graph
+    lo, span = values
+    for lane in range(energies.shape[0]):
+        energies[lane] = 0.0
+    if not TILED:
+        _subtract_plainly_packed(energies, words, graph, bias, values)
+        return
+    about = (
+        words.strides[0], indptr.ctypes.data, indices.ctypes.data, weights.ctypes.data, bias.ctypes.data,
+        bias.strides[0], words.shape[0], lo, lo + span,
+    )  # fmt: skip
+    for first in range(0, energies.shape[0], PACKED):
+        subtract_packed_edges(energies.ctypes.data + 8 * first, words.ctypes.data + first // 8, *about)
+
+
+def _subtract_plainly_packed(energies, words, graph, bias, values):
+    """Do what `subtract_packed_edges` does of all lanes, without compiler. Mutates `energies`."""
+    bits = words[:, : len(energies) // 32, None] >> np.arange(32, dtype=np.uint32) & np.uint32(1)
+    numbers = values[0] + values[1] * bits.reshape(len(words), len(energies))
+    indptr, indices, weights = graph
+    for i, own in enumerate(numbers):
+        field = np.full(len(energies), bias[i])
+        for k in range(indptr[i], indptr[i + 1]):
+            if indices[k] < i:
+                field += weights[k] * numbers[indices[k]]
+        energies -= own * field

@@ -37,6 +37,16 @@ def _picked(builder: Any, one: Any, other: Any, lanes: Any) -> Any:
     return builder.shuffle_vector(one, other, ir.Constant(ir.VectorType(_INT, len(lanes)), lanes))
 
 
+def _exchange(builder: Any, rows: list[Any], size: int, apart: int) -> None:
+    """Have rows that are `apart` in a list exchange halves of blocks of 2 `size` bits. Mutates `rows`."""
+    halves = sum(((1 << size) - 1) << first for first in range(0, 32, 2 * size))
+    mask, shift = (ir.Constant(_WORDS, [number] * 16) for number in (halves, size))
+    for k in (k for k in range(len(rows)) if not k & apart):
+        low, high = rows[k], rows[k + apart]
+        changed = builder.and_(builder.xor(builder.lshr(low, shift), high), mask)
+        rows[k], rows[k + apart] = builder.xor(low, builder.shl(changed, shift)), builder.xor(high, changed)
+
+
 @intrinsic
 def turn_bits(typing: Any, square: Any, words: Any, next_unit: Any) -> Any:
     """Write words of 32 units each, a chain's in every lane, from `QUAD` words of chains of `SIDE` units.
@@ -48,27 +58,34 @@ def turn_bits(typing: Any, square: Any, words: Any, next_unit: Any) -> Any:
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         target, words, next_unit = args
-        places = [builder.add(words, builder.mul(ir.Constant(_ADDRESS, 32 * k), next_unit)) for k in range(QUAD)]
-        square = []
-        for _ in range(32):
+
+        def row(k: Any, offset: int) -> Any:
+            place = builder.add(target, builder.mul(builder.add(k, ir.Constant(_ADDRESS, offset)), line))
+            return _as_pointer(builder, place, _WORDS)
+
+        def read(k: Any) -> Any:
+            """Return row k as it is before it is turned."""
+            units = [builder.add(k, ir.Constant(_ADDRESS, 32 * g)) for g in range(QUAD)]
+            places = [builder.add(words, builder.mul(unit, next_unit)) for unit in units]
             parts = [builder.load(_as_pointer(builder, place, _QUAD), align=4) for place in places]
             halves = [_picked(builder, *parts[k : k + 2], range(2 * QUAD)) for k in (0, 2)]
-            square.append(_picked(builder, *halves, _LANES))
-            # one after the other: LLVM would compute many addresses in vectors, and take these apart
-            places = [builder.add(place, next_unit) for place in places]
-        size, mask = 16, 0x0000FFFF
-        while size:
-            own, others = (ir.Constant(_WORDS, [bits] * 16) for bits in (mask, mask ^ 0xFFFFFFFF))
-            shift = ir.Constant(_WORDS, [size] * 16)
-            for k in (k for k in range(32) if not k & size):
-                low, high = square[k], square[k + size]
-                square[k] = builder.or_(builder.and_(low, own), builder.and_(builder.shl(high, shift), others))
-                square[k + size] = builder.or_(builder.and_(builder.lshr(low, shift), own), builder.and_(high, others))
-            size >>= 1
-            mask = (mask ^ mask << size) & 0xFFFFFFFF
-        for k, found in enumerate(square):
-            place = builder.add(target, ir.Constant(_ADDRESS, LINE * k))
-            builder.store(found, _as_pointer(builder, place, _WORDS), align=4)
+            return _picked(builder, *halves, _LANES)
+
+        line = ir.Constant(_ADDRESS, LINE)
+        # few rows at a time, and those of a loop: all at once LLVM takes ten times as long for
+        with cgutils.for_range(builder, ir.Constant(_ADDRESS, 8)) as loop:
+            rows = [read(builder.add(loop.index, ir.Constant(_ADDRESS, 8 * k))) for k in range(4)]
+            for size, apart in ((16, 2), (8, 1)):
+                _exchange(builder, rows, size, apart)
+            for k, found in enumerate(rows):
+                builder.store(found, row(loop.index, 8 * k), align=4)
+        with cgutils.for_range(builder, ir.Constant(_ADDRESS, 4)) as loop:
+            first = builder.mul(loop.index, ir.Constant(_ADDRESS, 8))
+            rows = [builder.load(row(first, k), align=4) for k in range(8)]
+            for size in (4, 2, 1):
+                _exchange(builder, rows, size, size)
+            for k, found in enumerate(rows):
+                builder.store(found, row(first, k), align=4)
         return context.get_dummy_value()
 
     return types.void(*[types.intp] * 3), generate

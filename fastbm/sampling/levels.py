@@ -72,13 +72,12 @@ class ByReplica:
         engine.temper(ladders, n_sweeps)
         return True
 
-    def record(self, n_samples: int, thin: int, ladders: Ladders, *, whole: bool) -> Samples | None:
+    def record(self, n_samples: int, thin: int, ladders: Ladders, n_ladders: int, *, whole: bool) -> Samples | None:
         """Take samples after every `thin` sweeps with their swaps in few calls; return None if it could not be done."""
         engine = self.engine
         if not self._together or not isinstance(engine, TemperingChains) or not engine.tempers(n_samples * thin):
             return None
-        n_ladders, n_betas = ladders.level.shape
-        samples = Samples(n_samples, n_ladders, n_betas, -(-engine.n_units // 8), whole=whole)
+        samples = Samples(n_samples, n_ladders, ladders.level.shape[1], -(-engine.n_units // 8), whole=whole)
         engine.temper(ladders, n_samples * thin, thin, samples)
         return samples
 
@@ -166,13 +165,45 @@ class ByLevel:
             return False
         if n_rounds > most and self.engine.halt():
             raise Halted
-        level, streams, counts, end, trips, betas, _ = ladders
-        of_rounds = (level, streams, counts, end, trips, betas, n_ladders)
-        return self.engine.temper(every, min(most, n_rounds), n_swept // every % 2, of_rounds)
+        of_rounds = (*ladders[:-1], n_ladders)
+        return self.engine.temper(every, min(most, n_rounds), n_swept // every % 2, of_rounds) is not None
 
-    def record(self, n_samples: int, thin: int, ladders: Ladders, *, whole: bool) -> Samples | None:
-        """Do nothing; return None."""
-        return None
+    def record(self, n_samples: int, thin: int, ladders: Ladders, n_ladders: int, *, whole: bool) -> Samples | None:
+        """Take samples after every `thin` sweeps with their swaps in few calls; return None if it could not be done.
+
+        Raises
+        ------
+        Halted
+            As by `advance`.
+        """
+        every, n_betas, engine = ladders.swap_every, len(ladders.betas), self.engine
+        together = engine.most_rounds(every) * every // thin
+        if engine.n_swept % every or thin % every or not together:
+            return None
+        samples = Samples(n_samples, n_ladders, n_betas, -(-engine.n_units // 8), whole=whole)
+        begin = 0 if whole else self.n_ladders * (n_betas - 1) // engine.block_lanes  # the first block that is kept
+        for t in range(0, n_samples, together):
+            if t and engine.halt():
+                raise Halted
+            some, between = min(together, n_samples - t), thin // every
+            about = (engine.n_swept // every % 2, (*ladders[:-1], n_ladders), between, len(engine.blocks) - begin)
+            kept = engine.temper(every, some * between, *about)
+            if kept is None:
+                return None
+            samples.counts[t : t + some], samples.trips[t : t + some] = kept.counts, kept.trips[:, :n_ladders]
+            for k in range(some):
+                self._write(samples, t + k, kept.energies[k], engine.rows_of(kept.states[k]), begin)
+        return samples
+
+    def _write(self, samples: Samples, t: int, energies: np.ndarray, rows: np.ndarray, begin: int) -> None:
+        """Write energies of all lanes, and rows of those from block `begin` on, as sample `t`. Mutates `samples`."""
+        n_ladders, n_betas = samples.energies.shape[1:]
+        samples.energies[t] = energies.reshape(n_betas, self.n_ladders)[:, :n_ladders].T
+        target = self.n_ladders * (n_betas - 1) - self.engine.block_lanes * begin
+        samples.states[t] = rows[target : target + n_ladders]
+        if samples.whole is not None:
+            by_level = rows[: self.n_ladders * n_betas].reshape(n_betas, self.n_ladders, -1)
+            samples.whole[t] = by_level[:, :n_ladders].swapaxes(0, 1)
 
     def restore(self, level: np.ndarray) -> None:
         """Do nothing: lanes keep their temperatures."""

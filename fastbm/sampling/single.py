@@ -24,11 +24,13 @@ class _Chains(SingleUnit):
         bias = machine.flat_bias if subject.bias is None else subject.bias
         parts = (machine.couplings, bias, machine.convention)  # of which a spec may name a kernel that cannot take them
         kernel = check_kernel(self.kernel, *parts, beta=betas, order=self.order, first_chain=first)
-        return start_chains(
+        chains = start_chains(
             machine, bias, betas, rule=self.update, order=self.order, kernel=kernel, seed=settings.seed,
             initial=initial, first_chain=first, highest_beta=settings.highest_beta,
             threads=threads_between(machine, len(betas), settings.most_sweeps, threads, WORTH_BLOCKS),
         )  # fmt: skip
+        chains.expect(settings.most_sweeps)
+        return chains
 
 
 @options

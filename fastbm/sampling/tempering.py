@@ -231,7 +231,7 @@ class TemperedChains(Adapter):
         """
         samples = None
         if self._moves is None:
-            samples = self._place.record(n_samples, thin, self._ladders(), whole=self._whole)
+            samples = self._place.record(n_samples, thin, self._ladders(), self.n_chains, whole=self._whole)
         samples = samples or self._record_one_by_one(n_samples, thin)
         return samples.rows(self._offset)
 

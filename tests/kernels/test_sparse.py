@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from fastbm.kernels.energy import energies_sparse, fill_energies_few
+from fastbm.kernels.energy import energies_packed, energies_sparse, fill_energies_few
 from fastbm.kernels.graph import colour_units
 from fastbm.kernels.sampling.sparse import sweep_sparse
 from tests.twins import reference, sampling as slow
@@ -173,6 +173,12 @@ def test_energies_are_those_of_the_twin(n, lanes, units, bias_per_lane, seed):
     few = np.empty(lanes)
     fill_energies_few(up, *about, np.empty(lanes), few)
     assert few.tolist() == energies.tolist()
+    packed, side_by_side = np.zeros((n, 2, 4), np.uint8), np.empty(64)
+    packed.reshape(n, 8)[:, : -(-lanes // 8)] = np.packbits(up, axis=1, bitorder="little")
+    for lane in range(lanes if bias_per_lane else 1):
+        energies_packed(packed.view(np.uint32)[..., 0], about[0], about[1][:, lane], about[2], side_by_side)
+        own = slice(lane, lane + 1) if bias_per_lane else slice(lanes)
+        assert side_by_side[own].tolist() == energies[own].tolist()
     states = np.where(up, hi, lo).T.tolist()
     exact = [reference.energy(state, machine.weights, machine.bias_of(c)) for c, state in enumerate(states)]
     np.testing.assert_allclose(energies, exact, rtol=0, atol=1e-13 * n * n)

@@ -7,6 +7,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from fastbm._base import arrays
+from fastbm.kernels.sampling.record_sparse import room_of_samples
+from fastbm.kernels.squares import pick_rows, turn_squares, write_octets, write_rows as write_rows_of_squares
 from fastbm.kernels.words import energies_words, write_rows
 from tests.twins import reference, sampling as slow
 
@@ -31,6 +33,30 @@ def test_chains_are_packed(n: int, shape: tuple[int, int], seed: int) -> None:
         rows[:] = ALL & (2**width - 1)
         write_rows(up, rows, past_caches)
         assert rows.tolist() == [reference.pack_words(row, width) for row in bits]
+
+
+@settings(derandomize=True, max_examples=30, deadline=None)
+@given(st.integers(1, 300), st.integers(1, 3), st.sampled_from([1, 40, 128]), st.integers(0, 99))
+def test_samples_are_turned_to_units_and_back(n: int, n_chains: int, n_samples: int, seed: int) -> None:
+    chance = np.random.default_rng(seed)
+    bits, places = chance.integers(0, 2, (n_samples, n * n_chains), dtype=np.uint8), chance.permutation(n) * n_chains
+    kept, turned, words, back, turned_back, _ = room_of_samples(1, n * n_chains, n)
+    kept[:] = chance.integers(0, 2**32, kept.shape, dtype=np.uint32)  # what was before
+    for row, octets in enumerate(bits):
+        write_octets(octets, row, kept[0])
+    turn_squares(kept[0], turned)
+    for c in range(n_chains):
+        pick_rows(turned, places, c, words)
+        own = bits[:, places + c]
+        padded = np.zeros((128, n), int)
+        padded[:n_samples] = own
+        told = 32 * np.arange(4) < n_samples
+        mask = np.array([(1 << max(0, min(32, n_samples - 32 * g))) - 1 for g in range(4)], np.uint32)
+        assert np.array_equal(words[:, told] & mask[told], np.array(slow.words_of(padded), np.uint32)[:, told])
+        turn_squares(back, turned_back)
+        rows = np.empty((n_samples, 4 * len(back)), np.uint32)
+        write_rows_of_squares(turned_back, rows)
+        assert rows[:, : -(-n // 32)].tolist() == [reference.pack_words(row, 32) for row in own]
 
 
 @pytest.mark.parametrize("conjunction", [False, True])

@@ -333,7 +333,7 @@ def test_rounds_in_one_call_are_those_of_many(way: str, monkeypatch: pytest.Monk
 
     def ladders(threads: int = 1) -> TemperedChains:
         betas = np.linspace(0.2, 1.0, 5)
-        return TemperedChains(model, 40, betas, kernel="lookup", seed=4, swap_every=2, threads=threads)
+        return TemperedChains(model, 40, betas, kernel="lookup", seed=4, swap_every=2, threads=threads, whole=True)
 
     plain = ladders()
     monkeypatch.setattr(lookup, "WORTH_A_MEETING", 0.0)
@@ -346,6 +346,11 @@ def test_rounds_in_one_call_are_those_of_many(way: str, monkeypatch: pytest.Monk
     for chains in (plain, other):
         for n_sweeps in (3, 40, 2, 1, 30):
             chains.sweep(n_sweeps)
+    for n_samples, thin in ((5, 4), (2, 3)):
+        rows = other.record(n_samples, thin)
+        with monkeypatch.context() as patch:
+            patch.setattr(LookupChains, "most_rounds", lambda *_: 0)
+            assert_same_state(rows, plain.record(n_samples, thin))
     assert all(np.array_equal(array, other.state()[name]) for name, array in plain.state().items())
     assert plain.accepted.sum() > 100
     assert plain.round_trips.sum() > 0

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..ahead import draw_words
 from ..arrays import empty, zeros
+from ..bit_vectors import pack_octets
 from ..groups import SIDE, SPARE, draw_group
 from ..jit import kernel
 from .limits import fill_limits
@@ -136,16 +137,18 @@ def collect_bits(bits, ranks, up):
 
 
 @kernel
-def sweep_levels(bits, levels, scale, streams, pieces, n_sweeps, hold):
+def sweep_levels(bits, levels, scale, streams, pieces, n_sweeps, hold, samples):
     """Update every unit in the pieces from pieces[0] to pieces[1], `n_sweeps` times, in every chain.
 
     Mutates `bits`, as `spread_bits` makes them, and `streams`; returns the number of flips. `levels` is (bounds, slots,
     start, first_limit, places, leaps): groups of pieces; slots (bounds, bases, neighbours, rises) and others as
     `draw_group` has them, with `start` (1 or chains, groups, `SIDE`); `fastbm.kernels.ahead.leaps()`. `scale` and
-    `hold` as for `fastbm.kernels.sampling.limits`. More sweeps than one are of all pieces.
+    `hold` as for `fastbm.kernels.sampling.limits`. More sweeps than one are of all pieces. `samples` is (thin,
+    squares): the bits after every `thin` sweeps become rows of the chain's squares, (chains, n, rows, words) uint32.
     Cost: O(slots) a group of units, about one nanosecond a unit on a lattice.
     """
     piece_bounds, (bounds, bases, neighbours, rises), start, first_limit, places, leaps, n_units = levels
+    (thin, squares), n_bits = samples, SIDE * start.shape[1]
     room = min(n_units, PIECE)
     together = PIECE // room if n_units <= PIECE else 1  # sweeps
     words, limits = empty(together * room, np.uint32), zeros(together * room + SIDE, rises.dtype)
@@ -168,4 +171,8 @@ def sweep_levels(bits, levels, scale, streams, pieces, n_sweeps, hold):
                         n_flips += draw_group(
                             g, own, bounds, bases, neighbours, rises, begin, here, first_limit, places, hold
                         )
+                    n_done = t + row + 1
+                    if n_done % thin == 0 and piece + 2 == piece_bounds.shape[0]:
+                        sample = squares[c, 0, n_done // thin - 1]
+                        pack_octets(own.ctypes.data + SPARE, n_bits, sample.ctypes.data, squares.strides[1])
     return n_flips

@@ -9,15 +9,12 @@ import numpy as np
 
 from ..arrays import empty
 from ..bit_vectors import store_word
-from ..bits import pack_lane, pack_units
-from ..energy import energies_dense, fill_energies_few, fill_energies_sparse
+from ..bits import pack_units
+from ..energy import energies_dense
 from ..jit import borrowing, kernel
 from ..vectors import TILED
-from .few import advance_sparse_few, room_for_sparse
 from .few_dense import advance_either
 from .field_energies import STEPS, add_remainders, room_for_words, sum_fields, words_of_units, write_bits
-from .levels import collect_bits, sweep_levels
-from .sparse import sweep_sparse
 
 
 def room_of_record(up: Any, n_chains: int, of_sweeps: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -95,52 +92,4 @@ def record_summed(up, chains, visits, ways, machine, room, packed, energies):
         energies_dense(values, weights, bias, total, 0, up.shape[0])
         for c in range(packed.shape[1]):
             energies[t, c] = total[c]
-    return n_flips
-
-
-@kernel
-def record_sparse(up, chains, visits, hold, few, many, graph, bias, units, packed, energies):
-    """Take samples of chains on sparse couplings, with energies as `energies_sparse` has them.
-
-    As `record_refined`; `chains` is (edges, start, scale, streams), with edges (indptr, indices, rises) in fours where
-    chains are few; `graph` (indptr, indices, weights) and `bias` are the user's, `units` is (lo, span).
-    Cost: that of the sweeps, and O(n_edges) a chain and sample.
-    """
-    (indptr, indices, rises), start, scale, streams = chains
-    sites, thin = visits
-    n_chains, n_flips = packed.shape[1], 0
-    if few is not None:
-        room = room_for_sparse(rises)
-    field, total = empty(up.shape[1], np.float64), empty(up.shape[1], np.float64)
-    for t in range(packed.shape[0]):
-        rows = sites[t * thin : (t + 1) * thin] if sites.shape[0] > 1 else sites
-        rises_of = (indptr, indices, rises, start)
-        if few is not None:
-            n_flips += advance_sparse_few(up, rises_of, scale, streams, rows, thin, hold, room)
-            for c in range(n_chains):
-                pack_lane(up, c, packed[t, c])
-            fill_energies_few(up, graph, bias, units, field, energies[t])
-        if many is not None:
-            n_flips += sweep_sparse(up, rises_of, scale, streams, rows, thin, hold, n_chains)
-            pack_units(up, packed[t])
-            fill_energies_sparse(up, graph, bias, units, field, total)
-            for c in range(n_chains):
-                energies[t, c] = total[c]
-    return n_flips
-
-
-@kernel
-def record_levels(states, chains, thin, hold, machine, packed, energies):
-    """Take samples of chains on sparse couplings that are swept by `sweep_levels`.
-
-    As `record_sparse`; `states` is (bits, ranks, up) of `collect_bits`, `chains` (levels, scale, streams), `machine`
-    (graph, bias, units). On exit `up` is what `bits` are.
-    """
-    (bits, ranks, up), (levels, scale, streams), (graph, bias, units) = states, chains, machine
-    n_pieces, field, n_flips = levels[0].shape[0] - 1, empty(up.shape[1], np.float64), 0
-    for t in range(packed.shape[0]):
-        n_flips += sweep_levels(bits, levels, scale, streams, (0, n_pieces), thin, hold)
-        collect_bits(bits, ranks, up)
-        pack_units(up, packed[t])
-        fill_energies_few(up, graph, bias, units, field, energies[t])
     return n_flips

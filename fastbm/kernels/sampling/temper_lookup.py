@@ -20,7 +20,7 @@ from .tempering import count_round_trips, swap_neighbours
 
 
 @kernel
-def temper_lookup(ups, model, chains, visits, ways, edges, ladders, team):
+def temper_lookup(ups, model, chains, visits, ways, edges, ladders, team, samples):
     """Do sweeps of all chains and try to swap neighbouring levels, so many times. Return the number of own flips.
 
     Mutates `ups` (n_blocks, n_units + 1, 4) uint32, streams, and of `ladders` (level, streams, counts, end, trips,
@@ -32,13 +32,14 @@ def temper_lookup(ups, model, chains, visits, ways, edges, ladders, team):
     each. `ways` is ((many, own), many digits), `edges` (edges, numbers, tables of sums, unit of these, constant and
     edges of `energies_words`, margin): energies by whole numbers are off from others by less than `margin`.
     `team` is (sums (n_blocks, 128) and marks (n_betas - 1, words of ladders) uint32, room that threads share, the
-    barrier's counter, the thread's number, the number of threads): all call this at the same time.
+    barrier's counter, the thread's number, the number of threads): all call this at the same time. `samples` is (swaps
+    between two of them, what `_keep` writes).
     Invariant: bits do not depend on the number of threads.
     Cost: that of sweeps, of `sum_unlike`, and O(n_ladders n_betas) and O(n_units) for every pair of words that swaps.
     """
     sites, thin, n_rounds, parity = visits
     level, streams, counts, end, trips, betas, n_chains = ladders
-    sums, marks, counter, shard, n_shards = team
+    (sums, marks, counter, shard, n_shards), (between, kept) = team, samples
     n_blocks, n_words = ups.shape[0], level.shape[0] >> 5
     first, last = n_blocks * shard // n_shards, n_blocks * (shard + 1) // n_shards
     own = slice(32 * (n_words * shard // n_shards), 32 * (n_words * (shard + 1) // n_shards))
@@ -72,8 +73,34 @@ def temper_lookup(ups, model, chains, visits, ways, edges, ladders, team):
         n_met = meet(counter, n_met, n_shards)
         _exchange(ups, marks, shard, n_shards)
         n_met = meet(counter, n_met, n_shards)
+        if (t + 1) % between == 0:
+            _keep(kept, (t + 1) // between - 1, (ups, sums, marks, counts, trips), first, last, own, shard)
         parity = 1 - parity
     return n_flips
+
+
+@apart_borrowing
+def _keep(kept, t, found, first, last, own, shard):
+    """Write what a thread has of sample `t`. Mutates its part of `kept`.
+
+    These are (states, sums, marks, counts, trips), a row of them for each sample, of which the states are those of the
+    last blocks, and counts of each thread; `found` are the same as they stand. Sums are those before the last swap.
+    """
+    (states, kept_sums, kept_marks, kept_counts, kept_trips), (ups, sums, marks, counts, trips) = kept, found
+    before = ups.shape[0] - states.shape[1]
+    for k in range(max(first, before), last):
+        for i in range(ups.shape[1]):
+            for w in range(ups.shape[2]):
+                states[t, k - before, i, w] = ups[k, i, w]
+    for k in range(first, last):
+        copy_row(kept_sums[t, k], sums[k])
+    for k in range(marks.shape[0]):
+        for j in range(own.start >> 5, own.stop >> 5):
+            kept_marks[t, k, j] = marks[k, j]
+        for m in range(2):
+            kept_counts[t, shard, m, k] = counts[shard, m, k]
+    for c in range(own.start, own.stop):
+        kept_trips[t, c] = trips[c]
 
 
 @apart_borrowing

@@ -53,7 +53,7 @@ class Engine:
     block_lanes = BLOCK
     few = 0  # chains, up to which they are swept one after the other, in no more lanes than there are chains
     multiplies = True  # whether sweeps and samples may call BLAS
-    _in_groups = False  # whether there is a `_record_group`
+    _in_groups: int = False  # samples from which on `_record_group` is called, if there is one
     attempt_seconds = 1e-8  # about what one attempt takes; decides how often a stop is looked for
 
     def __init__(
@@ -246,6 +246,9 @@ class Engine:
             raise Halted
         return found
 
+    def expect(self, n_sweeps: int) -> None:
+        """Prepare for so many sweeps, about: a path does not depend on it."""
+
     def sweep(self, n_sweeps: int) -> None:
         """Advance every chain by `n_sweeps` sweeps."""
         self._prepare()
@@ -287,15 +290,12 @@ class Engine:
         return {"samples/states": packed, "samples/energy": energies}
 
     def _record_block(self, thin: int, packed: np.ndarray, energies: np.ndarray, k: int) -> None:
-        """Take samples of block `k`, a group of them in one call where they are short.
-
-        Mutates its part of `packed`, `energies`.
-        """
+        """Take samples of block `k`, short ones many in one call. Mutates its part of `packed`, `energies`."""
         block, energies = self.blocks[k], energies[:, self.blocks[k]]
         together = self._longest_piece() // (self.n_units * thin)
         for t in range(0, len(packed), max(1, together)):
             first, some = self.n_swept + t * thin, slice(t, t + max(1, together))
-            if together and self._in_groups:
+            if 0 < self._in_groups <= together:
                 sites = self._rows_of(first, len(packed[some]) * thin)
                 if self._must_stop(k, self.n_units * thin * len(packed[some])):
                     return

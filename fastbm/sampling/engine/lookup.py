@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from ..._base import arrays
 from ..._base.threads import fan_out, side_by_side
 from ...kernels.patterns import SHUFFLE, WORDS, best_form, n_entries
 from ...kernels.sampling.lookup import FEW, MANY, fill_thresholds, sweep_blocks
-from ...kernels.words import energies_words, exchange_bits
+from ...kernels.words import energies_words, exchange_bits, write_rows
 from ...machine.couplings import Couplings
 from ...machine.up_form import up_form
 from .engine import PIECE_SECONDS, SHORTEST_BLOCK, WORTH_A_THREAD
@@ -43,6 +43,23 @@ def check_graph(couplings: Couplings, bias: np.ndarray) -> None:
     most = int(np.diff(couplings.csr()[0]).max(initial=0))
     if most > MOST_NEIGHBOURS:
         raise Unfit(f"a unit has {most} neighbours, more than {MOST_NEIGHBOURS}")
+
+
+class Kept(NamedTuple):
+    """Samples that were taken among rounds of tempering, a row of each: what lanes and ladders had.
+
+    Attributes
+    ----------
+    states : (n_samples, blocks, n_units + 1, words) uint32 array
+    energies : list of (lanes,) arrays
+    counts : (n_samples, 2, n_betas - 1) int64 array
+    trips : (n_samples, n_ladders) int64 array
+    """
+
+    states: np.ndarray
+    energies: list[np.ndarray]
+    counts: np.ndarray
+    trips: np.ndarray
 
 
 class LookupChains(WordChains):
@@ -211,10 +228,13 @@ class LookupChains(WordChains):
         """True where thresholds depend on the unit's own bit."""
         return None if self._hold is None else True
 
-    def temper(self, thin: int, n_rounds: int, parity: int, ladders: tuple[Any, ...]) -> bool:
-        """Do `n_rounds` times `thin` sweeps, and swap levels after each, in one call; tell whether it could be done.
+    def temper(
+        self, thin: int, n_rounds: int, parity: int, ladders: tuple[Any, ...], between: int = 0, n_kept: int = 0
+    ) -> Kept | None:
+        """Do `n_rounds` times `thin` sweeps, and swap levels after each, in one call; return None if it cannot be done.
 
         `ladders` is as `fastbm.kernels.sampling.temper_lookup` takes them, with the counts of all threads together.
+        After every `between` rounds, if this is not 0, a sample is kept, with the states of the last `n_kept` blocks.
         """
         from ...kernels.barrier import let_through
         from ...kernels.sampling.temper_lookup import temper_lookup
@@ -222,7 +242,7 @@ class LookupChains(WordChains):
         self._prepare_energies()
         assert self._numbers is not None
         if not self._numbers.exact:
-            return False
+            return None
         model, chains = self._model(), self._chains()
         visits = (self._rows_of(self.n_swept, n_rounds * thin), thin, n_rounds, parity)
         edges = (*self._numbers.arrays, self._numbers.unit, self._constant, self._energy, self._numbers.margin)
@@ -232,17 +252,33 @@ class LookupChains(WordChains):
         flips, of_threads = [0] * n_threads, np.zeros((n_threads, *counts.shape), np.int64)
         sums = np.empty((len(self.blocks), 32 * WORDS))
         marks = np.empty((level.shape[1] - 1, len(level) // 32), np.uint32)
+        n_samples = n_rounds // between if between else 0
+        kept = (
+            np.empty((n_samples, n_kept, *self.up[0].shape), np.uint32), np.empty((n_samples, *sums.shape)),
+            np.empty((n_samples, *marks.shape), np.uint32), np.empty((n_samples, *of_threads.shape), np.int64),
+            np.empty((n_samples, len(level)), np.int64),
+        )  # fmt: skip
+        samples = between or n_rounds + 1, kept
 
         def one(shard: int, n_shards: int) -> None:
             mine, team = (level, streams, of_threads, *others), (sums, marks, counter, shard, n_shards)
-            flips[shard] = temper_lookup(self._ups, model, chains, visits, ways, edges, mine, team)
+            flips[shard] = temper_lookup(self._ups, model, chains, visits, ways, edges, mine, team, samples)
 
         side_by_side(one, n_threads, lambda: let_through(counter))
+        before = counts.copy()
         counts += of_threads.sum(axis=0)
         self._flips[0] += sum(flips)
         self.n_swept += n_rounds * thin
         self._told = self.n_swept, _exchanged(sums.ravel(), marks)
-        return True
+        energies = [self._numbers.energies_of(_exchanged(of.ravel(), at)) for of, at in zip(*kept[1:3], strict=True)]
+        return Kept(kept[0], energies, before + kept[3].sum(axis=1), kept[4])
+
+    def rows_of(self, states: np.ndarray) -> np.ndarray:
+        """Return the packed states of all lanes of some blocks, (blocks, n_units + 1, words)."""
+        rows = np.empty((len(states), 32 * WORDS, -(-self.n_units // 8)), np.uint8)
+        for words, own in zip(states, rows, strict=True):
+            write_rows(words[: self.n_units], own, False)
+        return rows.reshape(-1, rows.shape[2])
 
     def _team(self, thin: int, n_rounds: int) -> int:
         """Return how many threads are worth starting for so many rounds, and two meetings in each."""

@@ -12,7 +12,6 @@ import numpy as np
 from ...kernels.energy import energies_sparse
 from ...kernels.sampling.few import sweep_sparse_few
 from ...kernels.sampling.levels import PIECE, collect_bits, sweep_levels
-from ...kernels.sampling.record import record_levels, record_sparse
 from ...kernels.sampling.sparse import sweep_sparse
 from .fixed_point import Edges, sparse_integers
 from .lanes import LANES
@@ -23,6 +22,7 @@ from .temperatures import Found, TemperingChains
 # every 16 lanes; and with fields that are kept, where an attempt is no flip and more where it is one
 SUM, SUM_OF_LANES = (10.0, 1.4), (6.5, 0.65)
 KEPT, FLIP = 2.0, (18.0, 0.45)
+NO_SAMPLES = 1 << 62, np.empty((0, 0, 0, 0), np.uint32)  # after so many sweeps
 MOST_KEPT = 1 << 17  # units, whose fields a processor holds in its own cache
 
 
@@ -38,7 +38,7 @@ class SparseChains(TemperingChains):
     few = 8
     few_anyhow = 4  # chains that are swept one after the other in any order
     multiplies = False
-    _in_groups = True
+    _in_groups = 4  # fewer are not worth to be turned
 
     @classmethod
     def _are_few(cls, n_chains: int, order: str) -> bool:
@@ -109,6 +109,10 @@ class SparseChains(TemperingChains):
             init_kept(*found, self.up[k], graph)
         return found
 
+    def expect(self, n_sweeps: int) -> None:
+        """Prepare for so many sweeps, about."""
+        self._n_asked += n_sweeps
+
     def sweep(self, n_sweeps: int) -> None:
         """Advance every chain by `n_sweeps` sweeps."""
         self._ask(n_sweeps)
@@ -134,7 +138,7 @@ class SparseChains(TemperingChains):
             if self._must_stop(k, min(self.n_units, PIECE * (pieces[1] - pieces[0])) * count):
                 return
             chains = (self._scale[k], self.lane_streams[k])
-            self._flips[k] += sweep_levels(bits, graph, *chains, pieces, count, self._hold)
+            self._flips[k] += sweep_levels(bits, graph, *chains, pieces, count, self._hold, NO_SAMPLES)
         collect_bits(bits, levels.ranks, self.up[k])
 
     def _sweep_block(self, k: int, first: int, n_sweeps: int) -> None:
@@ -151,24 +155,37 @@ class SparseChains(TemperingChains):
                 self._flips[k] += sweep_sparse(self.up[k], graph, *chains, rows, count, self._hold, used)
 
     def _record_group(self, k: int, sites: np.ndarray, thin: int, packed: np.ndarray) -> np.ndarray:
+        from ...kernels.sampling import record_sparse as of  # dense machines have none
+
         self._kept[k] = None
-        own = np.empty((len(packed), self.lanes.used(k), packed.shape[2]), np.uint8)
-        energies = np.empty(own.shape[:2])
-        units = (float(self.units.lo), float(self.units.span))
-        if self._levels is not None:
-            groups = (self._levels.spread(self.up[k]), self._levels.ranks, self.up[k])
-            arrays = (self._levels.of_chains(self.blocks[k]), self._scale[k], self.lane_streams[k])
-            machine = (self.couplings.csr(), self._biases[k], units)
-            self._flips[k] += record_levels(groups, arrays, thin, self._hold, machine, own, energies)
+        up, n_chains, streams = self.up[k], self.lanes.used(k), self.lane_streams[k]
+        energies = np.empty((len(packed), n_chains))
+        machine = (self.couplings.csr(), self._biases[k], (float(self.units.lo), float(self.units.span)))
+        chains, visits = (self._swept, self._start[k], self._scale[k], streams), (sites, thin)
+        if not self._one_by_one:
+            own = np.empty((len(packed), n_chains, packed.shape[2]), np.uint8)
+            self._flips[k] += of.record_many(up, chains, visits, self._hold, machine, own, energies)
             packed[:, self.blocks[k]] = own
             return energies
-        chains = (self._swept, self._start[k], self._scale[k], self.lane_streams[k])
-        how = ((sites, thin), self._hold, *self._ways)
-        self._flips[k] += record_sparse(
-            self.up[k], chains, *how, self.couplings.csr(), self._biases[k], units, own, energies
-        )
-        packed[:, self.blocks[k]] = own
+        rows = of.rows_of_samples(len(packed), n_chains, self.n_units)
+        if self._levels is not None:
+            groups = (self._levels.spread(up), self._levels.ranks, up)
+            arrays = (self._levels.of_chains(self.blocks[k]), self._scale[k], streams)
+            room = of.room_of_samples(n_chains, self._levels.starts[0].size, self.n_units)
+            self._flips[k] += of.record_levels(groups, arrays, thin, self._hold, machine, room, rows, energies)
+        else:
+            places = np.arange(0, up.size, n_chains, dtype=np.int32)
+            room = of.room_of_samples(1, up.size, self.n_units)
+            states = (up, up.reshape(-1))
+            self._flips[k] += of.record_few(states, chains, visits, self._hold, places, machine, room, rows, energies)
+        packed[:, self.blocks[k]] = rows.astype("<u4", copy=False).view(np.uint8)[:, :, : packed.shape[2]]
         return energies
+
+    def _pack_block(self, k: int, packed: np.ndarray) -> None:
+        if self._one_by_one:  # for the few states beside samples no kernel is compiled
+            packed[:] = np.packbits(np.ascontiguousarray(self.up[k].T), axis=1, bitorder="little")
+        else:
+            super()._pack_block(k, packed)
 
     def tempers(self, n_sweeps: int) -> bool:
         """Return whether so many sweeps, with swaps, are done in few calls."""
