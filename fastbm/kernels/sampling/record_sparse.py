@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import empty
+from ..arrays import empty, zeros
+from ..bit_vectors import SQUARE, pack_octets
 from ..bits import pack_units
 from ..energy import PACKED, energies_packed, fill_energies_sparse
 from ..jit import kernel
 from ..squares import LANES, pick_rows, turn_squares, write_octets, write_rows
+from ..vectors import TILED
 from ..words import QUAD, SIDE
 from .few import advance_sparse_few, room_for_sparse
 from .levels import collect_bits, sweep_levels
@@ -98,13 +100,24 @@ def record_levels(states, chains, thin, hold, machine, room, rows, energies):
 def record_many(up, chains, visits, hold, machine, packed, energies):
     """Take samples of chains in lanes as `record_few` does; `packed` are bytes, and edges are not in fours."""
     ((indptr, indices, rises), start, scale, streams), (sites, thin), (graph, bias, units) = chains, visits, machine
-    n_chains, n_flips = packed.shape[1], 0
-    field, total = empty(up.shape[1], np.float64), empty(up.shape[1], np.float64)
+    n_chains, lanes, n_flips = packed.shape[1], up.shape[1], 0
+    by_words = TILED and bias.shape[1] == 1 and lanes > PACKED // 2  # else vectors would be empty for the most part
+    n_words = (lanes + PACKED - 1) // PACKED * (PACKED // 32)
+    field, total, words = (
+        empty(lanes, np.float64),
+        empty(32 * n_words, np.float64),
+        zeros((up.shape[0], n_words), np.uint32),
+    )
     for t in range(packed.shape[0]):
         some = sites[t * thin : (t + 1) * thin] if sites.shape[0] > 1 else sites
         n_flips += sweep_sparse(up, (indptr, indices, rises, start), scale, streams, some, thin, hold, n_chains)
         pack_units(up, packed[t])
-        fill_energies_sparse(up, graph, bias, units, field, total)
+        if by_words:
+            for i in range(up.shape[0]):
+                pack_octets(up[i].ctypes.data, lanes, words[i].ctypes.data, SQUARE // 8)
+            energies_packed(words, graph, bias[:, 0], units, total)
+        else:
+            fill_energies_sparse(up, graph, bias, units, field, total[:lanes])
         for c in range(n_chains):
             energies[t, c] = total[c]
     return n_flips
