@@ -84,15 +84,22 @@ def sum_at_bits(typing: Any, numbers: Any, factor: Any, longs: Any, words: Any, 
     return types.int64(*[types.intp] * 5), generate
 
 
-@intrinsic
-def store_word(typing: Any, place: Any, word: Any) -> Any:
-    """Write a uint64 to an address, whatever that is a multiple of."""
+def _storing(kind: Any) -> Any:
+    """Make a function that writes the lowest bits of a uint64 to an address, whatever that is a multiple of."""
 
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        builder.store(args[1], _at(builder, args[0], 0, _ADDRESS), align=1)
-        return context.get_dummy_value()
+    @intrinsic
+    def store(typing: Any, place: Any, word: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            value = args[1] if kind == _ADDRESS else builder.trunc(args[1], kind)
+            builder.store(value, _at(builder, args[0], 0, kind), align=1)
+            return context.get_dummy_value()
 
-    return types.void(types.intp, types.uint64), generate
+        return types.void(types.intp, types.uint64), generate
+
+    return store
+
+
+store_word, store_byte = _storing(_ADDRESS), _storing(ir.IntType(8))
 
 
 def _fetching(size: int) -> Any:

@@ -159,19 +159,32 @@ def _draw_plainly(up, graph, table, streams, left, n_flips, units, k, own):
     return units.shape[0]
 
 
-@apart
-def sweep_lookup(up, graph, table, chains, sites, n_sweeps, many, own):
-    """Update the unit at every entry of `sites` (rows, n) in all chains, row after row, `n_sweeps` rows.
+@inlined
+def _keep_words(up, kept, sample, side):
+    """Write the words of chains that are in use beside those of other samples. Mutates `kept`."""
+    n_words = WORDS // side
+    vectors, first = kept[sample // side], sample % side * n_words
+    for i in range(up.shape[0]):
+        for w in range(n_words):
+            vectors[i, first + w] = up[i, w]
 
-    Mutates `up` (n_units + 1, `WORDS`) uint32, whose last row is zeros, and the streams; returns the number of flips.
+
+@apart
+def sweep_lookup(up, graph, table, chains, visits, ways, kept):
+    """Update units in all chains, row after row of sites, and keep states.
+
+    Mutates `up` (n_units + 1, `WORDS`) uint32, whose last row is zeros, and the streams, and `kept` (n, n_units + 1,
+    `WORDS`); returns the number of flips.
     `graph` is (neighbours (n_units, degree) int32, rises, fields, used), `used` (`WORDS`,) ones for chains whose flips
     count; `table` (n_units, words, entries) is as `fastbm.kernels.patterns` looks it up, of one word or of all;
-    `chains` is (betas, keep, streams (`WORDS`, 4, 16) uint32). `many` is None for units of `FEW` neighbours, `own` None
-    by Gibbs.
+    `chains` is (betas, keep, streams (`WORDS`, 4, 16) uint32). `visits` is (sites (rows, n), sweeps, thin, side): the
+    states after every `thin` sweeps are kept, none where it is 0, `side` states in the words of one, of which the first
+    `WORDS` / `side` are in use. `ways` is (many, own), `many` None for units of `FEW` neighbours, `own` None by Gibbs.
     Cost: about 20 vector operations for 32 chains.
     """
     betas, keep, streams = chains
     neighbours, used = graph[0], graph[3]
+    sites, n_sweeps, thin, side = visits
     left, n_flips, words = zeros(2 * WORDS, np.uint32), zeros(1, np.int64), empty(16, np.uint32)
     powers = empty((7, 32), np.uint16)
     for j in range(7):
@@ -187,11 +200,13 @@ def sweep_lookup(up, graph, table, chains, sites, n_sweeps, many, own):
         k = 0
         while k < units.shape[0]:
             if COMPILED:
-                k = _draw(many, own, (units.ctypes.data, k, units.shape[0], *where))
+                k = _draw(*ways, (units.ctypes.data, k, units.shape[0], *where))
             else:
-                k = _draw_plainly(up, graph, table, streams, left, n_flips, units, k, own)
+                k = _draw_plainly(up, graph, table, streams, left, n_flips, units, k, ways[1])
             if left[0] | left[1] | left[2] | left[3]:
                 n_flips[0] += _decide(up, graph, betas, keep, streams, left, units[k - 1], words)
+        if thin and (t + 1) % thin == 0:
+            _keep_words(up, kept, t // thin, side)
     return n_flips[0]
 
 
@@ -201,7 +216,7 @@ def sweep_blocks(ups, model, chains, rows, n_sweeps, ways, first, last):
 
     Mutates `ups` (n_blocks, n_units + 1, `WORDS`) and the streams. `model` is (neighbours, rises, fields, used
     (n_blocks, `WORDS`), tables, which of these (n_blocks,)), `chains` (betas (n_blocks, words), keep, streams
-    (n_blocks, `WORDS`, 4, 16)), of which `sweep_lookup` takes those of a block, and `ways` (many, own).
+    (n_blocks, `WORDS`, 4, 16)), of which `sweep_lookup` takes those of a block, as it takes `ways`.
     Cost: that of `sweep_lookup`.
     """
     neighbours, rises, fields, used, tables, which = model
@@ -209,5 +224,5 @@ def sweep_blocks(ups, model, chains, rows, n_sweeps, ways, first, last):
     n_flips = 0
     for k in range(first, last):
         graph, own = (neighbours, rises, fields, used[k]), (betas[k], keep, streams[k])
-        n_flips += sweep_lookup(ups[k], graph, tables[which[k]], own, rows, n_sweeps, ways[0], ways[1])
+        n_flips += sweep_lookup(ups[k], graph, tables[which[k]], own, (rows, n_sweeps, 0, 1), ways, ups)
     return n_flips

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MOST_NEIGHBOURS = MANY
-TOGETHER = 1 << 21  # bytes of states whose energies are summed together, with the sums of edges read once
+TOGETHER = 1 << 18  # bytes of states whose energies are summed together, with the sums of edges read once
 WORTH_A_MEETING, WORTH_A_TEAM = 4e-5, 5e-4  # seconds of work between two meetings of threads, and of their lives
 LONG = 1 << 40  # rounds
 ENTRY_SECONDS = 2e-9  # of a table of thresholds
@@ -66,7 +66,7 @@ class LookupChains(WordChains):
         self._streams = arrays.zeros((len(self.blocks), 4 * 16 * WORDS), np.uint32)
         self.up, self.lane_streams = list(self._ups), list(self._streams)
         self.count_flips_of(np.ones(self.n_chains, np.bool_))
-        self._rooms: list[tuple[np.ndarray, np.ndarray]] = []  # room that was made before, of no thread
+        self._rooms: list[tuple[np.ndarray, ...]] = []  # room that was made before, of no thread
 
     def count_flips_of(self, chains: np.ndarray) -> None:
         """Count flips of some chains only, (n_chains,) bool."""
@@ -258,28 +258,30 @@ class LookupChains(WordChains):
         from ...kernels.sampling.record_lookup import record_lookup
 
         assert self._numbers is not None
-        block, n_samples = self.blocks[k], len(packed)
-        ups, room = room_of_records = self._room_of_records()
-        sums = np.empty((n_samples, 32 * WORDS))
-        for first in range(0, n_samples, len(ups)):
-            some = slice(first, min(first + len(ups), n_samples))
-            own = sites[first * thin : some.stop * thin] if len(sites) > 1 else sites
-            states = ups[: some.stop - first]
+        block, numbers, used = self.blocks[k], self._numbers, self.lanes.used(k)
+        edges = (*numbers.arrays, numbers.unit, self._constant)
+        ways, room = ((self._many, self._own), numbers.many_digits), self._room_of_records()
+        energies = np.empty((len(packed), used))
+        most = 32 * WORDS // used if used == self.n_chains else 1  # samples that fill a block
+        n_beside = len(packed) // most * most
+        for side, some in ((most, slice(0, n_beside)), (1, slice(n_beside, len(packed)))):
+            own = sites[some.start * thin : some.stop * thin] if len(sites) > 1 else sites
+            visits = (own, thin, side, block.start, block.start + side * used)
+            found = tuple(of.reshape(-1, side * of.shape[1], *of.shape[2:]) for of in (packed[some], energies[some]))
             self._flips[k] += record_lookup(
-                self.up[k], self._model_of(k), self._chains_of(k), (own, thin, block.start, block.stop),
-                (self._many, self._own), states, room, packed[some],
-            )  # fmt: skip
-            self._numbers.sum(states, sums[some])
-        self._rooms.append(room_of_records)
-        return self._numbers.energies_of(sums)[:, : self.lanes.used(k)]
+                self.up[k], self._model_of(k), self._chains_of(k), visits, ways, edges, room, found
+            )
+        self._rooms.append(room)
+        return energies
 
-    def _room_of_records(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return room for some states of a block and for the rows of one, which no other thread has."""
+    def _room_of_records(self) -> tuple[np.ndarray, ...]:
+        """Return room for some states of a block, sums of edges in them, and the rows of one."""
         with suppress(IndexError):
             return self._rooms.pop()
         words, n_rows = self.up[0], 32 * WORDS
-        together = max(1, TOGETHER // words.nbytes)
-        return np.empty((together, *words.shape), np.uint32), np.empty((n_rows, -(-self.n_units // 8)), np.uint8)
+        n = max(1, TOGETHER // words.nbytes)
+        n_bytes = -(-self.n_units // 8)
+        return np.empty((n, *words.shape), np.uint32), np.empty((n, n_rows)), np.empty((n_rows, n_bytes), np.uint8)
 
     def _prepare_energies(self) -> None:
         from .edges import EdgeNumbers  # many runs need none
