@@ -102,6 +102,28 @@ def _storing(kind: Any) -> Any:
 store_word, store_byte = _storing(_ADDRESS), _storing(ir.IntType(8))
 
 
+def _copying(size: int) -> Any:
+    """Make a function that copies `size` of every 16 bytes, so many times, given the addresses of both places."""
+    kind = {4: _INDEX, 8: _ADDRESS, 16: ir.VectorType(_INDEX, 4)}[size]
+
+    @intrinsic
+    def copy(typing: Any, to: Any, start: Any, n: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            to, start, n = args
+            with cgutils.for_range(builder, n) as loop:
+                here = builder.mul(loop.index, ir.Constant(_ADDRESS, 16))
+                value = builder.load(_at(builder, start, here, kind), align=4)
+                builder.store(value, _at(builder, to, here, kind), align=4)
+            return context.get_dummy_value()
+
+        return types.void(*[types.intp] * 3), generate
+
+    return copy
+
+
+copy_words, copy_pairs, copy_quads = _copying(4), _copying(8), _copying(16)
+
+
 def _fetching(size: int) -> Any:
     """Make a function that asks for `size` bytes from an address on in the second cache, without waiting for them."""
 

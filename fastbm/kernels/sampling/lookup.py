@@ -13,8 +13,9 @@ from __future__ import annotations
 import numpy as np
 
 from ..arrays import empty, zeros
+from ..bit_vectors import copy_pairs, copy_quads, copy_words
 from ..functions import exp_float64, expm1_negative
-from ..jit import apart, apart_borrowing, config, inlined, kernel
+from ..jit import apart, apart_borrowing, borrowing, config, inlined, kernel
 from ..patterns import WORDS, make_sweep
 from ..random import next_word
 
@@ -159,14 +160,19 @@ def _draw_plainly(up, graph, table, streams, left, n_flips, units, k, own):
     return units.shape[0]
 
 
-@inlined
+@borrowing
 def _keep_words(up, kept, sample, side):
     """Write the words of chains that are in use beside those of other samples. Mutates `kept`."""
-    n_words = WORDS // side
-    vectors, first = kept[sample // side], sample % side * n_words
-    for i in range(up.shape[0]):
-        for w in range(n_words):
-            vectors[i, first + w] = up[i, w]
+    to = kept.ctypes.data + sample // side * kept.strides[0] + sample % side * (4 * WORDS // side)
+    if not COMPILED:
+        part = WORDS // side
+        kept[sample // side, :, sample % side * part :][:, :part] = up[:, :part]
+    elif side == 1:
+        copy_quads(to, up.ctypes.data, up.shape[0])
+    elif side == 2:
+        copy_pairs(to, up.ctypes.data, up.shape[0])
+    else:
+        copy_words(to, up.ctypes.data, up.shape[0])
 
 
 @apart

@@ -1,4 +1,4 @@
-"""Samples of chains in the bits of words: sweeps, the states after them and their energies, many samples in one call."""
+"""Samples of chains in the bits of words: sweeps, states and their energies, many samples in one call."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from .lookup import sweep_lookup
 def record_lookup(up, model, chains, visits, ways, edges, room, found):
     """Take samples, as rows of bits of every chain, and their energies.
 
-    Mutates `found`, (rows (n, chains, n_bytes = ceil(n_units / 8)) uint8, energies (n, own chains)), of which rows from
-    the first chain on are written; `room`, (states (n_together, n_units + 1, 4) uint32, sums (n_together, 128), rows
+    Mutates `found`, (rows (n, chains, n_bytes = ceil(n_units / 8)) uint8, energies (n, chains)), of which those of own
+    chains are written; `room`, (states (n_together, n_units + 1, 4) uint32, sums (n_together, 128), rows
     (128, n_bytes)); `up` and the streams. Returns the number of flips.
-    `model` is (graph, table) and `chains` as for `sweep_lookup`; `visits` (sites, thin, side, first chain in rows,
+    `model` is (graph, table) and `chains` as for `sweep_lookup`; `visits` (sites, thin, side, first own chain,
     chain after the last), `sites` being one row for all sweeps or one for each: `side` samples that follow one another
     are chains beside each other, in states, rows and energies. `ways` is ((many, own), many digits) and `edges` (edges,
     numbers, tables of sums, unit of these, constant), as `sweep_lookup` and `sum_unlike` take them.
@@ -41,5 +41,5 @@ def record_lookup(up, model, chains, visits, ways, edges, room, found):
         sum_unlike(ups[:n], edges[0], edges[1], edges[2], ways[1], sums[:n])
         for k in range(n):
             for c in range(end - begin):
-                energies[first + k, c] = edges[4] + edges[3] * sums[k, c]
+                energies[first + k, begin + c] = edges[4] + edges[3] * sums[k, c]
     return n_flips

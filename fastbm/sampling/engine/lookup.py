@@ -254,14 +254,13 @@ class LookupChains(WordChains):
         n_blocks = -(-len(self.blocks) // self._team(n_sweeps, LONG))
         return int(self._longest_piece() // (self.n_units * n_sweeps * n_blocks))
 
-    def _record_group(self, k: int, sites: np.ndarray, thin: int, packed: np.ndarray) -> np.ndarray:
+    def _write_group(self, k: int, sites: np.ndarray, thin: int, packed: np.ndarray, energies: np.ndarray) -> None:
         from ...kernels.sampling.record_lookup import record_lookup
 
         assert self._numbers is not None
         block, numbers, used = self.blocks[k], self._numbers, self.lanes.used(k)
         edges = (*numbers.arrays, numbers.unit, self._constant)
         ways, room = ((self._many, self._own), numbers.many_digits), self._room_of_records()
-        energies = np.empty((len(packed), used))
         most = 32 * WORDS // used if used == self.n_chains else 1  # samples that fill a block
         n_beside = len(packed) // most * most
         for side, some in ((most, slice(0, n_beside)), (1, slice(n_beside, len(packed)))):
@@ -272,7 +271,6 @@ class LookupChains(WordChains):
                 self.up[k], self._model_of(k), self._chains_of(k), visits, ways, edges, room, found
             )
         self._rooms.append(room)
-        return energies
 
     def _room_of_records(self) -> tuple[np.ndarray, ...]:
         """Return room for some states of a block, sums of edges in them, and the rows of one."""
