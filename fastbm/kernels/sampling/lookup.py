@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..arrays import empty, zeros
+from ..arrays import copy_row, empty, zeros
 from ..bit_vectors import copy_pairs, copy_quads, copy_words
 from ..functions import exp_float64, expm1_negative
 from ..jit import apart, apart_borrowing, borrowing, config, inlined, kernel
@@ -59,6 +59,9 @@ def fill_thresholds(rises, fields, betas, keep, own, table):
             for pattern in range(1 << j):
                 own_fields[(1 << j) + pattern] = own_fields[pattern] + rises[i, j]
         for w in range(betas.shape[0]):
+            if w and betas[w] == betas[w - 1]:
+                copy_row(table[i, w], table[i, w - 1])
+                continue
             _fill(table[i, w], own_fields, betas[w], keep, np.bool_(False))
             if own:
                 _fill(table[i, w, 1 << degree :], own_fields, betas[w], keep, np.bool_(True))
