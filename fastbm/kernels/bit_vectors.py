@@ -102,26 +102,21 @@ def _storing(kind: Any) -> Any:
 store_word, store_byte = _storing(_ADDRESS), _storing(ir.IntType(8))
 
 
-def _copying(size: int) -> Any:
-    """Make a function that copies `size` of every 16 bytes, so many times, given the addresses of both places."""
-    kind = {4: _INDEX, 8: _ADDRESS, 16: ir.VectorType(_INDEX, 4)}[size]
+@intrinsic
+def copy_parts(typing: Any, to: Any, start: Any, n: Any, parts: Any) -> Any:
+    """Copy the first 16 / parts bytes of each of n times 16, given both addresses; parts are 1, 2 or 4."""
 
-    @intrinsic
-    def copy(typing: Any, to: Any, start: Any, n: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            to, start, n = args
-            with cgutils.for_range(builder, n) as loop:
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        to, start, n, parts = args
+        for number, kind in ((1, ir.VectorType(_INDEX, 4)), (2, _ADDRESS), (4, _INDEX)):
+            asked = builder.icmp_signed("==", parts, ir.Constant(_ADDRESS, number))
+            with builder.if_then(asked), cgutils.for_range(builder, n) as loop:
                 here = builder.mul(loop.index, ir.Constant(_ADDRESS, 16))
                 value = builder.load(_at(builder, start, here, kind), align=4)
                 builder.store(value, _at(builder, to, here, kind), align=4)
-            return context.get_dummy_value()
+        return context.get_dummy_value()
 
-        return types.void(*[types.intp] * 3), generate
-
-    return copy
-
-
-copy_words, copy_pairs, copy_quads = _copying(4), _copying(8), _copying(16)
+    return types.void(*[types.intp] * 4), generate
 
 
 def _fetching(size: int) -> Any:

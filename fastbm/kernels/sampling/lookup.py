@@ -13,9 +13,9 @@ from __future__ import annotations
 import numpy as np
 
 from ..arrays import copy_row, empty, zeros
-from ..bit_vectors import copy_pairs, copy_quads, copy_words
+from ..bit_vectors import copy_parts
 from ..functions import exp_float64, expm1_negative
-from ..jit import apart, apart_borrowing, borrowing, config, inlined, kernel
+from ..jit import apart, apart_borrowing, config, inlined, kernel
 from ..patterns import WORDS, make_sweep
 from ..random import next_word
 
@@ -163,19 +163,9 @@ def _draw_plainly(up, graph, table, streams, left, n_flips, units, k, own):
     return units.shape[0]
 
 
-@borrowing
-def _keep_words(up, kept, sample, side):
-    """Write the words of chains that are in use beside those of other samples. Mutates `kept`."""
-    to = kept.ctypes.data + sample // side * kept.strides[0] + sample % side * (4 * WORDS // side)
-    if not COMPILED:
-        part = WORDS // side
-        kept[sample // side, :, sample % side * part :][:, :part] = up[:, :part]
-    elif side == 1:
-        copy_quads(to, up.ctypes.data, up.shape[0])
-    elif side == 2:
-        copy_pairs(to, up.ctypes.data, up.shape[0])
-    else:
-        copy_words(to, up.ctypes.data, up.shape[0])
+def _keep_plainly(up, kept, first):
+    """Write words beside those of other samples, without compiler. Mutates `kept`."""
+    kept[:, first:] = up[:, : kept.shape[1] - first]
 
 
 @apart
@@ -215,7 +205,12 @@ def sweep_lookup(up, graph, table, chains, visits, ways, kept):
             if left[0] | left[1] | left[2] | left[3]:
                 n_flips[0] += _decide(up, graph, betas, keep, streams, left, units[k - 1], words)
         if thin and (t + 1) % thin == 0:
-            _keep_words(up, kept, t // thin, side)
+            sample, part = t // thin, WORDS // side
+            v, first = sample // side, sample % side * part
+            if COMPILED:
+                copy_parts(kept.ctypes.data + v * kept.strides[0] + 4 * first, up.ctypes.data, up.shape[0], side)
+            else:
+                _keep_plainly(up, kept[v], first)
     return n_flips[0]
 
 
@@ -230,8 +225,8 @@ def sweep_blocks(ups, model, chains, rows, n_sweeps, ways, first, last):
     """
     neighbours, rises, fields, used, tables, which = model
     betas, keep, streams = chains
-    n_flips = 0
+    n_flips, visits = 0, (rows, n_sweeps, np.int64(0), np.int64(1))
     for k in range(first, last):
         graph, own = (neighbours, rises, fields, used[k]), (betas[k], keep, streams[k])
-        n_flips += sweep_lookup(ups[k], graph, tables[which[k]], own, (rows, n_sweeps, 0, 1), ways, ups)
+        n_flips += sweep_lookup(ups[k], graph, tables[which[k]], own, visits, ways, ups)
     return n_flips

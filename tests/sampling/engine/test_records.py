@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -115,12 +115,15 @@ def test_fields_that_came_apart_from_their_states_are_told() -> None:
         chains.state()
 
 
-@pytest.mark.parametrize("kernel", ["dense", "sparse"])
+@pytest.mark.parametrize(
+    ("kernel", "n_chains"), [*product(("dense", "sparse"), (1, 3, 20)), *product(("lookup",), (32, 64, 160))]
+)
 @pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("n_chains", [1, 3, 20])
 def test_samples_in_one_call_are_those_of_sweeps(kernel: str, order: str, n_chains: int) -> None:
     for n in (12, 60):
         model = bm.models.random_machine(n, seed=1)
+        if kernel == "lookup":  # by which samples of few chains are taken side by side
+            model = bm.models.edwards_anderson((3, n // 3), distribution="gaussian", seed=1)
         settings = {"kernel": kernel, "order": order, "seed": 2}
         whole, apart = (make_chains(model, n_chains, threads=threads, **settings) for threads in (1, 2))
         rows = whole.record(5, 3)
