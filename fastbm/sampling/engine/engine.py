@@ -291,7 +291,7 @@ class Engine:
 
         Mutates its part of `packed`, `energies`.
         """
-        block = self.blocks[k]
+        block, energies = self.blocks[k], energies[:, self.blocks[k]]
         together = self._longest_piece() // (self.n_units * thin)
         for t in range(0, len(packed), max(1, together)):
             first, some = self.n_swept + t * thin, slice(t, t + max(1, together))
@@ -299,7 +299,7 @@ class Engine:
                 sites = self._rows_of(first, len(packed[some]) * thin)
                 if self._must_stop(k, self.n_units * thin * len(packed[some])):
                     return
-                self._write_group(k, sites, thin, packed[some], energies[some])
+                energies[some] = self._record_group(k, sites, thin, packed[some])
             else:
                 for one in range(t, min(t + max(1, together), len(packed))):
                     self._sweep_block(k, self.n_swept + one * thin, thin)
@@ -308,19 +308,18 @@ class Engine:
                     self._pack_block(k, packed[one, block])
                     if not together and self._stopped():
                         return
-                    energies[one, block] = self._energies_block(k)
+                    energies[one] = self._energies_block(k)
 
     def _rows_of(self, first: int, n_sweeps: int) -> np.ndarray:
         """Return rows of units to visit: one for all sweeps, or one for each."""
         found = [rows[:count] for rows, count in sites(self.order, self.visit, self.seed, first, n_sweeps)]
         return found[0] if len(found) == 1 else np.concatenate(found)
 
-    def _write_group(self, k: int, sites: np.ndarray, thin: int, packed: np.ndarray, energies: np.ndarray) -> None:
-        """Take samples of block `k` in one call; `sites` are as `_rows_of` has them. Mutates `packed`, `energies`."""
-        energies[:, self.blocks[k]] = self._record_group(k, sites, thin, packed)
-
     def _record_group(self, k: int, sites: np.ndarray, thin: int, packed: np.ndarray) -> np.ndarray:
-        """Take samples of block `k` in one call, and return their energies. Mutates rows of its chains in `packed`."""
+        """Take samples of block `k` in one call, and return their energies; rows of `sites` as `_rows_of` has them.
+
+        Mutates the rows of its chains in `packed` (n_samples, n_chains, ceil(n_units / 8)).
+        """
         raise NotImplementedError
 
     @property
