@@ -12,7 +12,7 @@ import numpy as np
 from ..._base import arrays
 from ..._base.threads import fan_out, side_by_side
 from ...kernels.patterns import SHUFFLE, WORDS, best_form, n_entries
-from ...kernels.sampling.lookup import FEW, MANY, fill_thresholds, sweep_blocks
+from ...kernels.sampling.lookup import FEW, MANY, fill_thresholds, sweep_blocks, sweep_lookup
 from ...kernels.words import energies_words, exchange_bits
 from ...machine.couplings import Couplings
 from ...machine.up_form import up_form
@@ -267,10 +267,7 @@ class LookupChains(WordChains):
             self._write_group(k, sites, thin, rows, own)
 
     def _write_group(self, k: int, sites: np.ndarray, thin: int, packed: np.ndarray, energies: np.ndarray) -> None:
-        """Take samples of block `k` in one call, so that energies are written once; `sites` as `_rows_of` has them.
-
-        Mutates the columns of its chains in `packed`, `energies`.
-        """
+        """Take samples of block `k` in one call. Mutates the columns of its chains in `packed`, `energies`."""
         from ...kernels.sampling.record_lookup import record_lookup
 
         assert self._numbers is not None
@@ -333,13 +330,41 @@ class LookupChains(WordChains):
 
     def _summed(self, k: int) -> np.ndarray:
         """Sum energies of block `k` coupling by coupling, in float64."""
+        return self._summed_in(self.up[k])[: self.lanes.used(k)]
+
+    def _summed_in(self, up: np.ndarray) -> np.ndarray:
         energies = np.full(32 * WORDS, self._constant)
-        energies_words(self.up[k], *self._energy, energies)
-        return energies[: self.lanes.used(k)]
+        energies_words(up, *self._energy, energies)
+        return energies
 
     def quick_energies(self) -> np.ndarray:
         """Return energies without offset, (n_chains,), summed coupling by coupling."""
         return np.concatenate(self._for_blocks(self._summed, 1))
+
+    def measure(self, n_before: int, n_sweeps: int) -> np.ndarray:
+        """Do what `fastbm.sampling.engine.temperatures.measure` does, many sweeps in one call."""
+        if n_before:
+            self.sweep(n_before)
+        found, ways = np.empty((n_sweeps, self.n_chains)), (self._many, self._own)
+
+        def advance(k: int) -> None:
+            room = self._room_of_records()
+            states, used = room[0], self.lanes.used(k)
+            step = max(1, min(len(states), self._longest_piece() // self.n_units))
+            for first in range(0, n_sweeps, step):
+                own = found[first : first + step, self.blocks[k]]
+                if self._must_stop(k, self.n_units * len(own)):
+                    break
+                visits = self._rows_of(self.n_swept + first, len(own)), len(own), 1, 1
+                what = (*self._model_of(k), self._chains_of(k))
+                self._flips[k] += sweep_lookup(self.up[k], *what, visits, ways, states)
+                for energies, up in zip(own, states, strict=False):
+                    energies[:] = self._summed_in(up)[:used]
+            self._rooms.append(room)
+
+        self._for_blocks(advance, n_sweeps)
+        self.n_swept += n_sweeps
+        return found
 
     def state(self) -> dict[str, np.ndarray]:
         """Return all that is needed to go on, bit for bit.
