@@ -23,7 +23,7 @@ from .ais.weights import Average, average
 from .importance_sampling import averages, mix
 from .result import Inference
 from .scout.bases import log_odds
-from .scout.bit_tempering import ATTEMPT_SECONDS, STEP_SECONDS, WALKERS, goes_as_bits, walk_down, walk_up
+from .scout.bit_tempering import ATTEMPT_SECONDS, STEP_SECONDS, WALKERS, goes_as_bits, walk_both_ways
 from .scout.scout import SCOUT_PART, Scout, attempt_seconds, scout
 from .verdict import Verdict, apart, below_bound, too_short, way_out
 
@@ -138,9 +138,8 @@ def _walked_as_bits(
     each = 2.0 * (model.n_units * WALKERS * ATTEMPT_SECONDS + STEP_SECONDS)
     n_steps = int(min(max(WALK_PART * seconds / each, FEWEST_STEPS), MOST_STEPS))
     path = np.linspace(0.0, beta, n_steps)
-    up = average(walk_up(model, path, rng.derive(seed, SCOUT, 1), threads))
-    states = seen.some(WALKERS)
-    down = average(walk_down(model, path, states, rng.derive(seed, SCOUT, 2), threads))
+    seeds = rng.derive(seed, SCOUT, 1), rng.derive(seed, SCOUT, 2)
+    up, down = map(average, walk_both_ways(model, path, seen.some(WALKERS), seeds, threads))
     return _compared(model, found, seen, up, down)
 
 

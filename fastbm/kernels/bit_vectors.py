@@ -85,15 +85,39 @@ def sum_at_bits(typing: Any, numbers: Any, factor: Any, longs: Any, words: Any, 
     return types.int64(*[types.intp] * 5), generate
 
 
+def _storing(kind: Any) -> Any:
+    """Make a function that writes the lowest bits of a uint64 to an address, whatever that is a multiple of."""
+
+    @intrinsic
+    def store(typing: Any, place: Any, word: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            value = args[1] if kind == _ADDRESS else builder.trunc(args[1], kind)
+            builder.store(value, _at(builder, args[0], 0, kind), align=1)
+            return context.get_dummy_value()
+
+        return types.void(types.intp, types.uint64), generate
+
+    return store
+
+
+store_word, store_byte = _storing(_ADDRESS), _storing(ir.IntType(8))
+
+
 @intrinsic
-def store_word(typing: Any, place: Any, word: Any) -> Any:
-    """Write a uint64 to an address, whatever that is a multiple of."""
+def copy_parts(typing: Any, to: Any, start: Any, n: Any, parts: Any) -> Any:
+    """Copy the first 16 / parts bytes of each of n times 16, given both addresses; parts are 1, 2 or 4."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        builder.store(args[1], _at(builder, args[0], 0, _ADDRESS), align=1)
+        to, start, n, parts = args
+        for number, kind in ((1, ir.VectorType(_INDEX, 4)), (2, _ADDRESS), (4, _INDEX)):
+            asked = builder.icmp_signed("==", parts, ir.Constant(_ADDRESS, number))
+            with builder.if_then(asked), cgutils.for_range(builder, n) as loop:
+                here = builder.mul(loop.index, ir.Constant(_ADDRESS, 16))
+                value = builder.load(_at(builder, start, here, kind), align=4)
+                builder.store(value, _at(builder, to, here, kind), align=4)
         return context.get_dummy_value()
 
-    return types.void(types.intp, types.uint64), generate
+    return types.void(*[types.intp] * 4), generate
 
 
 @intrinsic

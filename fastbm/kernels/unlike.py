@@ -22,7 +22,7 @@ EDGES = 5  # whose sums fill a register
 DIGIT = 13  # bits of a digit of a sum
 GROUPS = 8  # of edges, whose digits add up to less than 2^16
 FEW_DIGITS, SOME_DIGITS, MANY_DIGITS = 1, 3, 4  # that there is code for
-_BYTE, _SHORT, _INT, _ADDRESS = (ir.IntType(k) for k in (8, 16, 32, 64))
+_BIT, _BYTE, _SHORT, _INT, _ADDRESS = (ir.IntType(k) for k in (1, 8, 16, 32, 64))
 _BYTES, _SHORTS, _INTS = ir.VectorType(_BYTE, 64), ir.VectorType(_SHORT, 32), ir.VectorType(_INT, 16)
 _PAIR, _ROW = ir.VectorType(_ADDRESS, 2), 64  # words of all chains; bytes of eight rows of bits of half of them
 _NEEDED = {"+avx512bw", "+avx512vbmi", "+gfni"}
@@ -73,15 +73,17 @@ class _Groups:
         b, none = self._b, ir.Constant(_SHORTS, [0] * 32)
         with cgutils.for_range(b, self._last, start=self._first) as loop:
             self._compare(self._step(self._edges, loop.index, 8 * EDGES), self._row(loop.index))
-        self._places, self._unit = (self._load(self._matrices, _BYTES, 64 * k) for k in range(2))
+        *self._places, self._unit = (self._load(self._matrices, _BYTES, 64 * k) for k in range(3))
+        self._last_row = ir.Constant(ir.VectorType(_BIT, 64), [byte % 8 == 8 - EDGES for byte in range(64)])
         held = [[cgutils.alloca_once(b, _SHORTS) for _ in range(self._n_digits)] for _ in range(WORDS)]
         for one in (one for word in held for one in word):
             b.store(none, one)
         with cgutils.for_range(b, self._last, start=self._first) as loop:
             sums, rows = self._step(self._sums, loop.index, 64 * self._n_digits), self._row(loop.index)
             tables = [self._load(sums, _SHORTS, 64 * p) for p in range(self._n_digits)]
+            both = [self._load(rows, _BYTES, _ROW * k) for k in range(2)]
             for h in range(2):
-                even = b.bitcast(self._turned(self._load(rows, _BYTES, _ROW * h)), _SHORTS)
+                even = b.bitcast(self._turned(h, *both), _SHORTS)
                 odd = b.lshr(even, ir.Constant(_SHORTS, [8] * 32))
                 for w, entries in ((2 * h, even), (2 * h + 1, odd)):
                     for p, table in enumerate(tables):
@@ -92,16 +94,18 @@ class _Groups:
                 self._add(b.bitcast(b.load(held[w][p]), _INTS), 128 * (self._n_digits * w + p))
 
     def _compare(self, edges: Any, rows: Any) -> None:
-        """Write where edges of a group are unlike: a row of bits each, of half of the chains and then of the others."""
+        """Write where edges of a group are unlike: a row of bits each, of all chains."""
         b = self._b
         for j in range(EDGES):
             both = b.xor(*(self._load(self._place(edges, 8 * j + 4 * k), _PAIR, 0) for k in range(2)))
-            for h in range(2):
-                b.store(b.extract_element(both, ir.Constant(_INT, h)), self._at(rows, _ADDRESS, _ROW * h + 8 * j))
+            b.store(both, self._at(rows, _PAIR, 16 * j), align=8)
 
-    def _turned(self, rows: Any) -> Any:
-        """Return bytes of chains from rows of bits: bit j of a byte is that of row j."""
-        squares = self._call("llvm.x86.avx512.permvar.qi.512", _BYTES, rows, self._places)
+    def _turned(self, h: int, first: Any, last: Any) -> Any:
+        """Return bytes of half of the chains from rows of bits, four and one: bit j of a byte is that of row j."""
+        squares, others = (
+            self._call("llvm.x86.avx512.permvar.qi.512", _BYTES, rows, self._places[h]) for rows in (first, last)
+        )
+        squares = self._b.select(self._last_row, others, squares)
         return self._call("llvm.x86.vgf2p8affineqb.512", _BYTES, self._unit, squares, ir.Constant(_BYTE, 0))
 
     def _call(self, name: str, kind: Any, *values: Any) -> Any:
@@ -161,10 +165,11 @@ def sum_unlike(ups, edges, numbers, tables, many, sums):
     if not LOOKS_UP:
         return
     totals = zeros((n_states, ups.shape[2], n_digits, 2, 16), np.uint32)
-    matrices, room = empty((2, 64), np.uint8), zeros((GROUPS, 2, 8), np.uint64)
+    matrices, room = empty((3, 64), np.uint8), zeros((GROUPS, 2, 8), np.uint64)
     for k in range(64):
-        matrices[0, k] = 8 * (7 - k % 8) + k // 8
-        matrices[1, k] = 1 << k % 8
+        for h in range(2):  # of rows beyond the fifth others are taken, as their bits are not looked at
+            matrices[h, k] = (16 * (7 - k % 8) + 8 * h + k // 8) & 63
+        matrices[2, k] = 1 << k % 8
     for piece in range(0, tables.shape[0], _PIECE):
         end = min(piece + _PIECE, tables.shape[0])
         for first in range(piece, end, GROUPS):

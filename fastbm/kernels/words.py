@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from .arrays import empty, zeros
-from .bit_vectors import store_word
-from .jit import apart, cgutils, config, inlined, intrinsic, ir, kernel, types
+from .bit_vectors import store_byte, store_word
+from .jit import apart, borrowing, cgutils, config, inlined, intrinsic, ir, kernel, types
 from .vectors import add_common_edges, add_unlike_edges
 
 QUAD = 4  # words of chains, side by side
@@ -22,7 +22,7 @@ LINE = 64  # bytes of a cache line: `QUAD` squares
 _INT, _ADDRESS = ir.IntType(32), ir.IntType(64)
 _LANES = range(QUAD * QUAD)
 _WORDS, _QUAD = ir.VectorType(_INT, QUAD * QUAD), ir.VectorType(_INT, QUAD)
-_U = np.uint32
+_U, _W = np.uint32, np.uint64
 _NONE = np.uint32(0)
 _COMPILED = not config.DISABLE_JIT
 
@@ -180,21 +180,24 @@ def write_rows(up, rows, past_caches):
                 write_lines(place, rows.strides[0], squares.ctypes.data)
             else:
                 write_lines(lines.ctypes.data, LINE, squares.ctypes.data)
-                for c in range(32 * w, min(32 * w + SIDE, n_chains)):
-                    _write_part(lines[c - 32 * w], rows[c, column // rows.itemsize : (column + size) // rows.itemsize])
+                _write_parts(lines, place, rows.strides[0], size, min(SIDE, n_chains - 32 * w))
     if streams:
         fence()
 
 
-@inlined
-def _write_part(words, row):
-    """Write the first bits of words to a part of a row. Mutates `row`."""
-    each, kind = 8 // row.itemsize, row.dtype.type
-    n_whole = row.shape[0] // each
-    for k in range(n_whole):
-        store_word(row.ctypes.data + 8 * k, words[k])
-    for k in range(each * n_whole, row.shape[0]):
-        row[k] = kind(words[k // each] >> np.uint64(8 * row.itemsize * (k % each)))
+@borrowing
+def _write_parts(lines, place, next_row, size, n_rows):
+    """Write the first `size` bytes of lines, at most `LINE`, to so many rows, given the address of the first."""
+    n_whole, more = size >> 3, _W(8 * (size & 7))
+    for c in range(n_rows):
+        for k in range(n_whole):
+            store_word(place + 8 * k, lines[c, k])
+        if more and n_whole:  # the last eight bytes, of which some have been written
+            store_word(place + size - 8, lines[c, n_whole - 1] >> more | lines[c, n_whole] << (_W(64) - more))
+        elif more:
+            for k in range(size):
+                store_byte(place + k, lines[c, 0] >> _W(8 * k))
+        place += next_row
 
 
 def _write_plainly(up, rows):

@@ -199,7 +199,7 @@ def last_samples(packed: np.ndarray, energies: np.ndarray, n_swept: int) -> dict
     """Return the one row of samples that a schedule ends with."""
     return {
         "samples/states": packed[None],
-        "samples/energy": energies[None],
+        "samples/energy": np.array(energies[None]),
         "samples/sweep": np.array([n_swept], np.int64),
     }
 

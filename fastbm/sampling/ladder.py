@@ -22,6 +22,7 @@ from .._base.halting import Halted
 from ..machine.machine import BoltzmannMachine
 from .chains import make_chains, threads_between
 from .engine.engine import Engine
+from .engine.lookup import LookupChains
 from .engine.temperatures import energies_now, measure
 
 SWAP_RATE = 0.3
@@ -119,7 +120,8 @@ def _measure(chains: Engine, beta: float, n_sweeps: int) -> tuple[float, float]:
     chains.set_beta(np.full(chains.n_chains, beta))
     if chains.halt():
         raise Halted
-    found = measure(chains, n_sweeps // 2, -(-n_sweeps // 2))
+    ahead, seen = n_sweeps // 2, -(-n_sweeps // 2)
+    found = chains.measure(ahead, seen) if isinstance(chains, LookupChains) else measure(chains, ahead, seen)
     return float(np.mean(found)), spread_of(found)
 
 

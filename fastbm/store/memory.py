@@ -14,6 +14,8 @@ from .._base.streams import Stream
 from .hdf import copy_arrays, copy_rows
 from .schema import Extension, canonical_json, check_streams
 
+FEW = 8  # blocks, whose rows are put together each time, rather than once and then copied
+
 
 class Memory:
     """A run in memory: its writer and its reader in one.
@@ -97,7 +99,7 @@ class Memory:
         """Return rows of a stream, selected as by a slice with a positive step; a copy."""
         if step < 1:
             raise ValueError(f"step must be at least 1; got {step}.")
-        if step > 1 and len(self._known(name)) > 1:  # some rows of many: the whole need not be put together for them
+        if (n_blocks := len(self._known(name))) > 1 and (step > 1 or n_blocks <= FEW):
             return self._picked(name, range(*slice(start, stop, step).indices(self.n_rows(name))))
         return self._whole(name)[start:stop:step].copy()
 

@@ -7,7 +7,7 @@ import pytest
 
 from fastbm.kernels import patterns
 from fastbm.kernels.sampling.lookup import FEW, MANY, fill_thresholds, sweep_lookup
-from fastbm.sampling.engine.lookup import in_bytes
+from fastbm.sampling.engine.words import in_bytes
 from tests.twins import lookup as slow, reference
 
 WORDS = patterns.WORDS
@@ -52,7 +52,7 @@ class Problem:
         many = True if self.rises.shape[1] == MANY else None
         own = None if self.keep is None else True
         rows = np.ascontiguousarray(sites, np.int32)
-        return sweep_lookup(self.up, graph, self.table(), chains, rows, n_sweeps, many, own)
+        return sweep_lookup(self.up, graph, self.table(), chains, (rows, n_sweeps, 0, 1), (many, own), self.up[None])
 
     def twin(self, sites: np.ndarray, n_sweeps: int) -> tuple[np.ndarray, int, list]:
         """The words, the flips that count, and the streams, after the sweeps."""

@@ -17,8 +17,8 @@ import numpy as np
 from ..._base import rng
 from ..._base.steps import tell
 from ...machine.machine import BoltzmannMachine
-from ...sampling.chains import make_chains
-from ...sampling.engine.choice import why_not
+from ...sampling.chains import couple_chains, make_chains, start_bits
+from ...sampling.engine.choice import make_streams, why_not
 from ...sampling.engine.engine import Engine
 
 LADDERS = 64  # which fill the words of a temperature
@@ -90,35 +90,41 @@ def swapped(energies: np.ndarray, betas: np.ndarray, first: int, generator: np.r
     return places
 
 
-def walk_up(model: BoltzmannMachine, betas: np.ndarray, seed: int, threads: int) -> np.ndarray:
-    """Anneal `WALKERS` chains from random states at beta = 0; return log weights, whose mean estimates Z."""
-    log_w = _walk(_chains(model, np.zeros(WALKERS), seed, threads), betas)
-    found: np.ndarray = log_w + model.n_units * math.log(2.0) - betas[-1] * model.offset
-    return found
+def walk_both_ways(
+    model: BoltzmannMachine, betas: np.ndarray, up: np.ndarray, seeds: tuple[int, int], threads: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Anneal `WALKERS` chains from random states at beta = 0, and as many from states (n, n_units) back to beta = 0.
 
-
-def walk_down(model: BoltzmannMachine, betas: np.ndarray, up: np.ndarray, seed: int, threads: int) -> np.ndarray:
-    """Anneal states (n, n_units) of the machine back to beta = 0; return log weights, whose mean estimates 1 / Z."""
-    chains = _chains(model, np.full(WALKERS, betas[-1]), seed, threads)
-    chains.load_bits(up[np.arange(WALKERS) * len(up) // WALKERS])
-    found: np.ndarray = _walk(chains, betas[::-1]) - model.n_units * math.log(2.0) + betas[-1] * model.offset
-    return found
+    Return log weights of both, whose means estimate Z and 1 / Z. Each has a seed, and the steps are taken together.
+    """
+    units, n_units = model.convention, model.n_units
+    bits = start_bits("random", n_units, WALKERS, seeds[0], 0, units), up[np.arange(WALKERS) * len(up) // WALKERS]
+    streams = [make_streams("multispin", seed, WALKERS, 0) for seed in seeds]
+    ways = np.stack([betas, betas[::-1]])
+    chains = couple_chains(
+        model.couplings, model.flat_bias, units, np.concatenate(bits), np.concatenate(streams), kernel="multispin",
+        beta=np.repeat(ways[:, 0], WALKERS), rule="gibbs", order="sequential", seed=seeds[0], threads=threads,
+    )  # fmt: skip
+    forth, back = _walk(chains, ways)
+    free = n_units * math.log(2.0)
+    return forth + free - betas[-1] * model.offset, back - free + betas[-1] * model.offset
 
 
 def _chains(model: BoltzmannMachine, beta: np.ndarray, seed: int, threads: int) -> Engine:
     return make_chains(model, len(beta), beta=beta, order="sequential", kernel="multispin", seed=seed, threads=threads)
 
 
-def _walk(chains: Engine, betas: np.ndarray) -> np.ndarray:
-    """Weigh at every step of `betas` and sweep there; return log weights (n_chains,)."""
+def _walk(chains: Engine, ways: np.ndarray) -> np.ndarray:
+    """Weigh at every step of `ways` (n_ways, n) and sweep there; return log weights (n_ways, chains of each)."""
 
     def go() -> np.ndarray:
-        log_w, energies = np.zeros(chains.n_chains), chains.resample(None, 0)
-        for k in range(1, len(betas)):
-            tell("step", k - 1, len(betas) - 1)
-            log_w -= (betas[k] - betas[k - 1]) * energies
-            if k < len(betas) - 1:
-                chains.set_beta(np.full(chains.n_chains, betas[k]))
+        n_ways, n = ways.shape
+        log_w, energies = np.zeros((n_ways, chains.n_chains // n_ways)), chains.resample(None, 0)
+        for k in range(1, n):
+            tell("step", k - 1, n - 1)
+            log_w -= (ways[:, k] - ways[:, k - 1])[:, None] * energies.reshape(log_w.shape)
+            if k < n - 1:
+                chains.set_beta(np.repeat(ways[:, k], log_w.shape[1]))
                 energies = chains.resample(None, 1)
         return log_w
 

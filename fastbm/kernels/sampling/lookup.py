@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..arrays import empty, zeros
+from ..arrays import copy_row, empty, zeros
+from ..bit_vectors import copy_parts
 from ..functions import exp_float64, expm1_negative
 from ..jit import apart, apart_borrowing, config, inlined, kernel
 from ..patterns import WORDS, make_sweep
@@ -58,6 +59,9 @@ def fill_thresholds(rises, fields, betas, keep, own, table):
             for pattern in range(1 << j):
                 own_fields[(1 << j) + pattern] = own_fields[pattern] + rises[i, j]
         for w in range(betas.shape[0]):
+            if w and betas[w] == betas[w - 1]:
+                copy_row(table[i, w], table[i, w - 1])
+                continue
             _fill(table[i, w], own_fields, betas[w], keep, np.bool_(False))
             if own:
                 _fill(table[i, w, 1 << degree :], own_fields, betas[w], keep, np.bool_(True))
@@ -159,19 +163,27 @@ def _draw_plainly(up, graph, table, streams, left, n_flips, units, k, own):
     return units.shape[0]
 
 
-@apart
-def sweep_lookup(up, graph, table, chains, sites, n_sweeps, many, own):
-    """Update the unit at every entry of `sites` (rows, n) in all chains, row after row, `n_sweeps` rows.
+def _keep_plainly(up, kept, first):
+    """Write words beside those of other samples, without compiler. Mutates `kept`."""
+    kept[:, first:] = up[:, : kept.shape[1] - first]
 
-    Mutates `up` (n_units + 1, `WORDS`) uint32, whose last row is zeros, and the streams; returns the number of flips.
+
+@apart
+def sweep_lookup(up, graph, table, chains, visits, ways, kept):
+    """Update units in all chains, row after row of sites, and keep states.
+
+    Mutates `up` (n_units + 1, `WORDS`) uint32, whose last row is zeros, and the streams, and `kept` (n, n_units + 1,
+    `WORDS`); returns the number of flips.
     `graph` is (neighbours (n_units, degree) int32, rises, fields, used), `used` (`WORDS`,) ones for chains whose flips
     count; `table` (n_units, words, entries) is as `fastbm.kernels.patterns` looks it up, of one word or of all;
-    `chains` is (betas, keep, streams (`WORDS`, 4, 16) uint32). `many` is None for units of `FEW` neighbours, `own` None
-    by Gibbs.
+    `chains` is (betas, keep, streams (`WORDS`, 4, 16) uint32). `visits` is (sites (rows, n), sweeps, thin, side): the
+    states after every `thin` sweeps are kept, none where it is 0, `side` states in the words of one, of which the first
+    `WORDS` / `side` are in use. `ways` is (many, own), `many` None for units of `FEW` neighbours, `own` None by Gibbs.
     Cost: about 20 vector operations for 32 chains.
     """
     betas, keep, streams = chains
     neighbours, used = graph[0], graph[3]
+    sites, n_sweeps, thin, side = visits
     left, n_flips, words = zeros(2 * WORDS, np.uint32), zeros(1, np.int64), empty(16, np.uint32)
     powers = empty((7, 32), np.uint16)
     for j in range(7):
@@ -187,11 +199,18 @@ def sweep_lookup(up, graph, table, chains, sites, n_sweeps, many, own):
         k = 0
         while k < units.shape[0]:
             if COMPILED:
-                k = _draw(many, own, (units.ctypes.data, k, units.shape[0], *where))
+                k = _draw(*ways, (units.ctypes.data, k, units.shape[0], *where))
             else:
-                k = _draw_plainly(up, graph, table, streams, left, n_flips, units, k, own)
+                k = _draw_plainly(up, graph, table, streams, left, n_flips, units, k, ways[1])
             if left[0] | left[1] | left[2] | left[3]:
                 n_flips[0] += _decide(up, graph, betas, keep, streams, left, units[k - 1], words)
+        if thin and (t + 1) % thin == 0:
+            sample, part = t // thin, WORDS // side
+            v, first = sample // side, sample % side * part
+            if COMPILED:
+                copy_parts(kept.ctypes.data + v * kept.strides[0] + 4 * first, up.ctypes.data, up.shape[0], side)
+            else:
+                _keep_plainly(up, kept[v], first)
     return n_flips[0]
 
 
@@ -201,13 +220,13 @@ def sweep_blocks(ups, model, chains, rows, n_sweeps, ways, first, last):
 
     Mutates `ups` (n_blocks, n_units + 1, `WORDS`) and the streams. `model` is (neighbours, rises, fields, used
     (n_blocks, `WORDS`), tables, which of these (n_blocks,)), `chains` (betas (n_blocks, words), keep, streams
-    (n_blocks, `WORDS`, 4, 16)), of which `sweep_lookup` takes those of a block, and `ways` (many, own).
+    (n_blocks, `WORDS`, 4, 16)), of which `sweep_lookup` takes those of a block, as it takes `ways`.
     Cost: that of `sweep_lookup`.
     """
     neighbours, rises, fields, used, tables, which = model
     betas, keep, streams = chains
-    n_flips = 0
+    n_flips, visits = 0, (rows, n_sweeps, np.int64(0), np.int64(1))
     for k in range(first, last):
         graph, own = (neighbours, rises, fields, used[k]), (betas[k], keep, streams[k])
-        n_flips += sweep_lookup(ups[k], graph, tables[which[k]], own, rows, n_sweeps, ways[0], ways[1])
+        n_flips += sweep_lookup(ups[k], graph, tables[which[k]], own, visits, ways, ups)
     return n_flips

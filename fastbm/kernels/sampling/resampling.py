@@ -23,13 +23,15 @@ def resample_multispin(chains, rows, parents, visits, model, found, orders, team
     often the threads have met.
     Replica c gets the state that rows[a, parents[c]] holds, and then writes its own to rows[1 - a, c]. `orders` is
     (n_sweeps, a, first block, one after the last), int64; `visits` (sites, hold) and `model` (graph, tables, edges,
-    signs) are as for `sweep_multispin` and `count_unsatisfied`.
+    signs) are as for `sweep_multispin` and `count_unsatisfied`, but that `tables` are several of each, and come after
+    which of them a block has, (n_blocks,).
     `team` is (the barrier's counter, how often all have met, the thread's number, the number of threads). They meet
     before and after: thread 0 then returns, others go on with what stands in `orders` at the next meeting, until
     n_sweeps is below 0.
     Cost: that of the sweeps, and about 12 vector operations for 512 bits.
     """
     (ups, streams), (sites, hold), (graph, tables, edges, signs), (totals, flips) = chains, visits, model, found
+    which, even, even_numbers, odd, odd_numbers = tables
     counter, n_met, shard, n_shards = team
     some, words = empty((32 * WORDS, rows.shape[2]), np.uint32), empty((32 * rows.shape[2], WORDS), np.uint32)
     while True:
@@ -45,7 +47,9 @@ def resample_multispin(chains, rows, parents, visits, model, found, orders, team
             pack_words(some, words)  # which is its own inverse
             for i in range(ups.shape[1]):
                 copy_row(ups[k, i], words[i])
-            flips[shard] += sweep_multispin(ups[k], graph, tables, streams[k], sites, n_sweeps, hold, n >> 5)
+            w = which[k]
+            own = even[w], even_numbers[w], odd[w], odd_numbers[w]
+            flips[shard] += sweep_multispin(ups[k], graph, own, streams[k], sites, n_sweeps, hold, n >> 5)
             pack_words(ups[k], rows[1 - a, first : first + n])
             count_unsatisfied(ups[k], edges, signs, totals[k])
         n_met = meet(counter, n_met, n_shards)

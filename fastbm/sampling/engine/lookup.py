@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 
 from ..._base import arrays
 from ..._base.threads import fan_out, side_by_side
 from ...kernels.patterns import SHUFFLE, WORDS, best_form, n_entries
-from ...kernels.sampling.lookup import FEW, MANY, fill_thresholds, sweep_blocks
+from ...kernels.sampling.lookup import FEW, MANY, fill_thresholds, sweep_blocks, sweep_lookup
 from ...kernels.words import energies_words, exchange_bits, write_rows
 from ...machine.couplings import Couplings
 from ...machine.up_form import up_form
 from .engine import PIECE_SECONDS, SHORTEST_BLOCK, WORTH_A_THREAD
-from .words import Unfit, WordChains, check_words
+from .words import Kept, Unfit, WordChains, check_words, exchanged, in_bytes
 
 if TYPE_CHECKING:
     from .edges import EdgeNumbers
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MOST_NEIGHBOURS = MANY
-TOGETHER = 1 << 21  # bytes of states whose energies are summed together, with the sums of edges read once
+TOGETHER = 1 << 18  # bytes of states whose energies are summed together, with the sums of edges read once
 WORTH_A_MEETING, WORTH_A_TEAM = 4e-5, 5e-4  # seconds of work between two meetings of threads, and of their lives
 LONG = 1 << 40  # rounds
 ENTRY_SECONDS = 2e-9  # of a table of thresholds
@@ -43,23 +43,6 @@ def check_graph(couplings: Couplings, bias: np.ndarray) -> None:
     most = int(np.diff(couplings.csr()[0]).max(initial=0))
     if most > MOST_NEIGHBOURS:
         raise Unfit(f"a unit has {most} neighbours, more than {MOST_NEIGHBOURS}")
-
-
-class Kept(NamedTuple):
-    """Samples that were taken among rounds of tempering, a row of each: what lanes and ladders had.
-
-    Attributes
-    ----------
-    states : (n_samples, blocks, n_units + 1, words) uint32 array
-    energies : list of (lanes,) arrays
-    counts : (n_samples, 2, n_betas - 1) int64 array
-    trips : (n_samples, n_ladders) int64 array
-    """
-
-    states: np.ndarray
-    energies: list[np.ndarray]
-    counts: np.ndarray
-    trips: np.ndarray
 
 
 class LookupChains(WordChains):
@@ -83,7 +66,7 @@ class LookupChains(WordChains):
         self._streams = arrays.zeros((len(self.blocks), 4 * 16 * WORDS), np.uint32)
         self.up, self.lane_streams = list(self._ups), list(self._streams)
         self.count_flips_of(np.ones(self.n_chains, np.bool_))
-        self._rooms: list[tuple[np.ndarray, np.ndarray]] = []  # room that was made before, of no thread
+        self._rooms: list[tuple[np.ndarray, ...]] = []  # room that was made before, of no thread
 
     def count_flips_of(self, chains: np.ndarray) -> None:
         """Count flips of some chains only, (n_chains,) bool."""
@@ -269,8 +252,8 @@ class LookupChains(WordChains):
         counts += of_threads.sum(axis=0)
         self._flips[0] += sum(flips)
         self.n_swept += n_rounds * thin
-        self._told = self.n_swept, _exchanged(sums.ravel(), marks)
-        energies = [self._numbers.energies_of(_exchanged(of.ravel(), at)) for of, at in zip(*kept[1:3], strict=True)]
+        self._told = self.n_swept, exchanged(sums.ravel(), marks)
+        energies = [self._numbers.energies_of(exchanged(of.ravel(), at)) for of, at in zip(*kept[1:3], strict=True)]
         return Kept(kept[0], energies, before + kept[3].sum(axis=1), kept[4])
 
     def rows_of(self, states: np.ndarray) -> np.ndarray:
@@ -290,32 +273,45 @@ class LookupChains(WordChains):
         n_blocks = -(-len(self.blocks) // self._team(n_sweeps, LONG))
         return int(self._longest_piece() // (self.n_units * n_sweeps * n_blocks))
 
-    def _record_group(self, k: int, sites: np.ndarray, thin: int, packed: np.ndarray) -> np.ndarray:
+    def _record_block(self, thin: int, packed: np.ndarray, energies: np.ndarray, k: int) -> None:
+        together = self._longest_piece() // (self.n_units * thin)
+        if not (together and self._in_groups):
+            super()._record_block(thin, packed, energies, k)
+            return
+        for t in range(0, len(packed), together):
+            rows, own = packed[t : t + together], energies[t : t + together]
+            sites = self._rows_of(self.n_swept + t * thin, len(rows) * thin)
+            if self._must_stop(k, self.n_units * thin * len(rows)):
+                return
+            self._write_group(k, sites, thin, rows, own)
+
+    def _write_group(self, k: int, sites: np.ndarray, thin: int, packed: np.ndarray, energies: np.ndarray) -> None:
+        """Take samples of block `k` in one call. Mutates the columns of its chains in `packed`, `energies`."""
         from ...kernels.sampling.record_lookup import record_lookup
 
         assert self._numbers is not None
-        block, n_samples = self.blocks[k], len(packed)
-        ups, room = room_of_records = self._room_of_records()
-        sums = np.empty((n_samples, 32 * WORDS))
-        for first in range(0, n_samples, len(ups)):
-            some = slice(first, min(first + len(ups), n_samples))
-            own = sites[first * thin : some.stop * thin] if len(sites) > 1 else sites
-            states = ups[: some.stop - first]
+        block, numbers, used = self.blocks[k], self._numbers, self.lanes.used(k)
+        edges = (*numbers.arrays, numbers.unit, self._constant)
+        ways, room = ((self._many, self._own), numbers.many_digits), self._room_of_records()
+        most = 32 * WORDS // used if used == self.n_chains else 1  # samples that fill a block
+        n_beside = len(packed) // most * most
+        for side, some in ((most, slice(0, n_beside)), (1, slice(n_beside, len(packed)))):
+            own = sites[some.start * thin : some.stop * thin] if len(sites) > 1 else sites
+            visits = (own, thin, side, block.start, block.start + side * used)
+            found = tuple(of.reshape(-1, side * of.shape[1], *of.shape[2:]) for of in (packed[some], energies[some]))
             self._flips[k] += record_lookup(
-                self.up[k], self._model_of(k), self._chains_of(k), (own, thin, block.start, block.stop),
-                (self._many, self._own), states, room, packed[some],
-            )  # fmt: skip
-            self._numbers.sum(states, sums[some])
-        self._rooms.append(room_of_records)
-        return self._numbers.energies_of(sums)[:, : self.lanes.used(k)]
+                self.up[k], self._model_of(k), self._chains_of(k), visits, ways, edges, room, found
+            )
+        self._rooms.append(room)
 
-    def _room_of_records(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return room for some states of a block and for the rows of one, which no other thread has."""
+    def _room_of_records(self) -> tuple[np.ndarray, ...]:
+        """Return room for some states of a block, sums of edges in them, and the rows of one."""
         with suppress(IndexError):
             return self._rooms.pop()
         words, n_rows = self.up[0], 32 * WORDS
-        together = max(1, TOGETHER // words.nbytes)
-        return np.empty((together, *words.shape), np.uint32), np.empty((n_rows, -(-self.n_units // 8)), np.uint8)
+        n = max(1, TOGETHER // words.nbytes)
+        n_bytes = -(-self.n_units // 8)
+        return np.empty((n, *words.shape), np.uint32), np.empty((n, n_rows)), np.empty((n_rows, n_bytes), np.uint8)
 
     def _prepare_energies(self) -> None:
         from .edges import EdgeNumbers  # many runs need none
@@ -353,13 +349,41 @@ class LookupChains(WordChains):
 
     def _summed(self, k: int) -> np.ndarray:
         """Sum energies of block `k` coupling by coupling, in float64."""
+        return self._summed_in(self.up[k])[: self.lanes.used(k)]
+
+    def _summed_in(self, up: np.ndarray) -> np.ndarray:
         energies = np.full(32 * WORDS, self._constant)
-        energies_words(self.up[k], *self._energy, energies)
-        return energies[: self.lanes.used(k)]
+        energies_words(up, *self._energy, energies)
+        return energies
 
     def quick_energies(self) -> np.ndarray:
         """Return energies without offset, (n_chains,), summed coupling by coupling."""
         return np.concatenate(self._for_blocks(self._summed, 1))
+
+    def measure(self, n_before: int, n_sweeps: int) -> np.ndarray:
+        """Do what `fastbm.sampling.engine.temperatures.measure` does, many sweeps in one call."""
+        if n_before:
+            self.sweep(n_before)
+        found, ways = np.empty((n_sweeps, self.n_chains)), (self._many, self._own)
+
+        def advance(k: int) -> None:
+            room = self._room_of_records()
+            states, used = room[0], self.lanes.used(k)
+            step = max(1, min(len(states), self._longest_piece() // self.n_units))
+            for first in range(0, n_sweeps, step):
+                own = found[first : first + step, self.blocks[k]]
+                if self._must_stop(k, self.n_units * len(own)):
+                    break
+                visits = self._rows_of(self.n_swept + first, len(own)), len(own), 1, 1
+                what = (*self._model_of(k), self._chains_of(k))
+                self._flips[k] += sweep_lookup(self.up[k], *what, visits, ways, states)
+                for energies, up in zip(own, states, strict=False):
+                    energies[:] = self._summed_in(up)[:used]
+            self._rooms.append(room)
+
+        self._for_blocks(advance, n_sweeps)
+        self.n_swept += n_sweeps
+        return found
 
     def state(self) -> dict[str, np.ndarray]:
         """Return all that is needed to go on, bit for bit.
@@ -374,20 +398,3 @@ class LookupChains(WordChains):
             kept = self._energies_block(0) if sums is None else self._numbers.energies_of(sums)[:used]
             self._numbers.check(kept, self._summed(0))
         return super().state()
-
-
-def _exchanged(sums: np.ndarray, marks: np.ndarray) -> np.ndarray:
-    """Return sums of lanes, level by level, after the swaps that `marks` (n_betas - 1, words of ladders) tell of."""
-    swapped = np.unpackbits(marks.astype("<u4", copy=False).view(np.uint8), axis=1, bitorder="little").view(np.bool_)
-    before = sums[: (len(marks) + 1) * swapped.shape[1]].reshape(len(marks) + 1, -1)
-    after = before.copy()
-    after[:-1][swapped], after[1:][swapped] = before[1:][swapped], before[:-1][swapped]
-    return after.ravel()
-
-
-def in_bytes(table: np.ndarray) -> np.ndarray:
-    """Return tables with low and high bytes apart, 16 of the one, then 16 of the other."""
-    sixteens = table.reshape(*table.shape[:2], -1, 16)
-    low, high = (sixteens & 255).astype(np.uint8), (sixteens >> 8).astype(np.uint8)
-    both = np.stack([low, high], axis=3).reshape(*table.shape[:2], -1)
-    return np.ascontiguousarray(both).view(np.uint16)

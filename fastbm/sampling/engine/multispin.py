@@ -30,6 +30,7 @@ MOST_NEIGHBOURS = 7
 ONE_ROW = ("sequential", "coloured")  # orders in which all sweeps visit units alike
 T = TypeVar("T")
 _PLACES = np.arange(63, 63 - FIRST, -1).astype(np.uint64)[:, None]  # of the first random bits
+WORTH_A_MEETING = 4e-5  # seconds of work between two meetings of threads, which in between do nothing else
 EXACT = 1e-14  # a field below this part of the couplings is rounding
 
 
@@ -179,8 +180,10 @@ class MultispinChains(CoolingChains, WordChains):
 
     def together(self, work: Callable[[], T], n_sweeps: int) -> T:
         """Do work that calls `resample` again and again, with the same threads in all calls."""
-        n_threads = self._n_threads(n_sweeps)
-        return self._known_steps().together(work, n_threads) if self._fits(n_sweeps) else work()
+        if not self._fits(n_sweeps):
+            return work()
+        worth = self._seconds(n_sweeps) >= WORTH_A_MEETING
+        return self._known_steps().together(work, min(self.threads, len(self.blocks)) if worth else 1)
 
     def _known_steps(self) -> Steps:
         """Return what steps go on with, from the present states."""
@@ -188,7 +191,7 @@ class MultispinChains(CoolingChains, WordChains):
 
         if self._steps is None:
             hold = False if self.rule == "metropolis" else None
-            model = self._graph, tuple(map(arrays.copy, self._tables[0])), self._edges, self._edge_signs
+            model = self._graph, self._tables[0], self._edges, self._edge_signs
             room = np.stack([self._whole_rows()] * 2)
             self._steps = Steps((self._ups, self._streams), room, (self._rows_of(0, 1), hold), model)
         if self._steps.n_swept != self.n_swept:
@@ -215,19 +218,11 @@ class MultispinChains(CoolingChains, WordChains):
         steps = self._known_steps()
         steps.begin(np.arange(self.n_chains) if parents is None else parents)
         longest = steps.n_threads * max(1, self._longest_piece() // (self.n_units * max(1, n_sweeps)))
-        first, n_since = 0, 0  # blocks taken since a stop was looked for
-        while first < len(self.blocks):
-            if n_since >= longest:
-                n_since = 0
-                if self._stopped():
-                    self._broken = False
-                    raise Halted
-            tables, last = self._tables[first], first + 1
-            while last < min(first + longest - n_since, len(self.blocks)) and self._tables[last] is tables:
-                last += 1
-            steps.take(n_sweeps, first, last, tables)
-            n_since += last - first
-            first = last
+        for first in range(0, len(self.blocks), longest):
+            if first and self._stopped():
+                self._broken = False
+                raise Halted
+            steps.take(n_sweeps, first, min(first + longest, len(self.blocks)), self._tables)
         self._flips[0] += steps.end(self.n_swept + n_sweeps)
         self.n_swept += n_sweeps
         return self._energies_of(steps.totals.ravel()[: self.n_chains])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -29,6 +29,23 @@ def check_words(n_chains: int, beta: np.ndarray, first_chain: int, size: int) ->
     words = beta.reshape(-1, size)
     if (words != words[:, :1]).any():
         raise Unfit(f"every {size} consecutive chains must have one beta")
+
+
+class Kept(NamedTuple):
+    """Samples that were taken among rounds of tempering, a row of each: what lanes and ladders had.
+
+    Attributes
+    ----------
+    states : (n_samples, blocks, n_units + 1, words) uint32 array
+    energies : list of (lanes,) arrays
+    counts : (n_samples, 2, n_betas - 1) int64 array
+    trips : (n_samples, n_ladders) int64 array
+    """
+
+    states: np.ndarray
+    energies: list[np.ndarray]
+    counts: np.ndarray
+    trips: np.ndarray
 
 
 class WordChains(Engine):
@@ -109,3 +126,20 @@ class WordChains(Engine):
         """About how many seconds a sweep of all chains takes."""
         n_blocks = len(self.blocks)
         return float(self.attempt_seconds * self.n_units * self._lanes() * n_blocks / min(self.threads, n_blocks))
+
+
+def exchanged(sums: np.ndarray, marks: np.ndarray) -> np.ndarray:
+    """Return sums of lanes, level by level, after the swaps that `marks` (n_betas - 1, words of ladders) tell of."""
+    swapped = np.unpackbits(marks.astype("<u4", copy=False).view(np.uint8), axis=1, bitorder="little").view(np.bool_)
+    before = sums[: (len(marks) + 1) * swapped.shape[1]].reshape(len(marks) + 1, -1)
+    after = before.copy()
+    after[:-1][swapped], after[1:][swapped] = before[1:][swapped], before[:-1][swapped]
+    return after.ravel()
+
+
+def in_bytes(table: np.ndarray) -> np.ndarray:
+    """Return tables with low and high bytes apart, 16 of the one, then 16 of the other."""
+    sixteens = table.reshape(*table.shape[:2], -1, 16)
+    low, high = (sixteens & 255).astype(np.uint8), (sixteens >> 8).astype(np.uint8)
+    both = np.stack([low, high], axis=3).reshape(*table.shape[:2], -1)
+    return np.ascontiguousarray(both).view(np.uint16)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -13,6 +13,7 @@ from fastbm.kernels.sampling.rounding import worst_remainder
 from fastbm.sampling.chains import make_chains
 from fastbm.sampling.engine import edges
 from fastbm.sampling.engine.orders import ORDERS
+from fastbm.sampling.engine.temperatures import measure
 from tests.support.machines import UNITS
 
 
@@ -115,12 +116,15 @@ def test_fields_that_came_apart_from_their_states_are_told() -> None:
         chains.state()
 
 
-@pytest.mark.parametrize("kernel", ["dense", "sparse"])
+@pytest.mark.parametrize(
+    ("kernel", "n_chains"), [*product(("dense", "sparse"), (1, 3, 20)), *product(("lookup",), (32, 64, 160))]
+)
 @pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("n_chains", [1, 3, 20])
 def test_samples_in_one_call_are_those_of_sweeps(kernel: str, order: str, n_chains: int) -> None:
     for n in (12, 60):
         model = bm.models.random_machine(n, seed=1)
+        if kernel == "lookup":  # by which samples of few chains are taken side by side
+            model = bm.models.edwards_anderson((3, n // 3), distribution="gaussian", seed=1)
         settings = {"kernel": kernel, "order": order, "seed": 2}
         whole, apart = (make_chains(model, n_chains, threads=threads, **settings) for threads in (1, 2))
         rows = whole.record(5, 3)
@@ -128,6 +132,11 @@ def test_samples_in_one_call_are_those_of_sweeps(kernel: str, order: str, n_chai
             apart.sweep(3)
             assert np.array_equal(apart.packed(), rows["samples/states"][t])
             assert np.array_equal(apart.energies(), rows["samples/energy"][t])
+        found = whole.measure(2, 3) if kernel == "lookup" else measure(whole, 2, 3)
+        apart.sweep(2)
+        for energies in found:
+            apart.sweep(1)
+            assert np.array_equal(apart.quick_energies(), energies)
         assert whole.n_flips == apart.n_flips
 
 
