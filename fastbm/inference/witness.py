@@ -47,7 +47,8 @@ def examine(model: BoltzmannMachine, found: Inference, beta: float, seed: int, t
     as_bits = found.detail.get("kernel") == "multispin" and goes_as_bits(model)
     each, part = (ATTEMPT_SECONDS, PART_AS_BITS) if as_bits else (attempt_seconds(model), SCOUT_PART)
     seconds = float(found.detail.get("n_updates", 0)) * each
-    compiled = "bits" if as_bits else "ladders" if found.method == "tempering" else ""
+    in_temperature = found.method == "tempering" and found.detail["start"] == "uniform"
+    compiled = "bits" if as_bits else "ladders" if in_temperature else ""
     seen = scout(model, beta, part * seconds, rng.derive(seed, SCOUT), threads, compiled=compiled)
     facts: dict[str, Any] = {"log_z_bound": seen.bound, "bound_by": seen.bound_by, "round_trips": seen.round_trips}
     reason = "" if log_z is None else below_bound(log_z, error, seen)

@@ -4,13 +4,13 @@ import math
 
 import numpy as np
 
-from .jit import borrowing
+from .jit import apart_borrowing, borrowing
 
 MOST_STEPS = 16  # by which a number is moved whose key was that of larger ones
 _W = np.uint64
 
 
-@borrowing
+@apart_borrowing
 def spread_scores(ordered, order, table, scores):
     """Write the score of the mean rank of all numbers equal to it for each number. Mutates `scores` (n,).
 
@@ -58,7 +58,7 @@ def larger_ratio(values, keys, places, table, ordered, sums):
     return max(found, ratio_of_scores(ordered[1 : n + 1], sums))
 
 
-@borrowing
+@apart_borrowing
 def _fold(ordered, order, distances):
     """Write distances from the median in order, and their places. Mutates `distances` (n,), `order` (n,); n is even.
 
@@ -86,7 +86,7 @@ def _fold(ordered, order, distances):
         order[j] >>= 32
 
 
-@borrowing
+@apart_borrowing
 def ratio_of_scores(scores, sums):
     """Return split R-hat of half-chains, from the mean of their variances and the variance of their means.
 

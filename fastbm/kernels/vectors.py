@@ -50,21 +50,22 @@ def _tile(n_vectors: int) -> Any:
                 [code.at(fields, _VECTOR, (j, next_field), 64 * v) for v in range(n_vectors)] for j in range(COLUMNS)
             ]
             sums = [[code.kept(place) for place in row] for row in places]
+            words_left = [cgutils.alloca_once(builder, _WORDS) for _ in range(n_vectors)]
             with cgutils.for_range(builder, n_words) as loop:
-                bits = [code.load(words, _WORDS, (loop.index, next_word), 64 * v) for v in range(n_vectors)]
-                held = [[builder.load(register) for register in row] for row in sums]
-                for group in range(ROWS // 4):
-                    here = [
-                        code.load(tables, _VECTOR, (loop.index, TABLES), 64 * (COLUMNS * group + j))
-                        for j in range(COLUMNS)
-                    ]
-                    for v in range(n_vectors):
-                        entries = builder.lshr(bits[v], ir.Constant(_WORDS, [4 * group] * 16))
+                for v, register in enumerate(words_left):
+                    builder.store(code.load(words, _WORDS, (loop.index, next_word), 64 * v), register)
+                of_word = builder.add(tables, builder.mul(loop.index, ir.Constant(_ADDRESS, TABLES)))
+                # a loop, as code eight times as long would be compiled eight times as long
+                with cgutils.for_range(builder, ir.Constant(_ADDRESS, ROWS // 4)) as inner:
+                    here = [code.load(of_word, _VECTOR, (inner.index, 64 * COLUMNS), 64 * j) for j in range(COLUMNS)]
+                    for j in range(COLUMNS * (n_vectors > 1)):
+                        code.fetch(of_word, (inner.index, 64 * COLUMNS), TABLES + 64 * j)
+                    for v, register in enumerate(words_left):
+                        entries = builder.load(register)
+                        builder.store(builder.lshr(entries, ir.Constant(_WORDS, [4] * 16)), register)
                         for j in range(COLUMNS):
-                            held[j][v] = builder.fadd(held[j][v], code.look_up(here[j], entries))
-                for row, values in zip(sums, held, strict=True):
-                    for register, value in zip(row, values, strict=True):
-                        builder.store(value, register)
+                            total = builder.fadd(builder.load(sums[j][v]), code.look_up(here[j], entries))
+                            builder.store(total, sums[j][v])
             for row, targets in zip(sums, places, strict=True):
                 for register, target in zip(row, targets, strict=True):
                     builder.store(builder.load(register), target, align=4)
@@ -91,19 +92,19 @@ def fill_tables_of_columns(
         code = _Code(builder)
         shorts = [code.load(masks, _SHORT, None, 2 * k) for k in range(4)]
         has_row = [builder.bitcast(short, ir.VectorType(_BIT, 16)) for short in shorts]
-        with cgutils.for_range(builder, n_words) as loop:
-            first = builder.mul(loop.index, ir.Constant(_ADDRESS, ROWS))
-            for group in range(ROWS // 4):
-                for j in range(COLUMNS):
-                    column = builder.add(weights, builder.mul(ir.Constant(_ADDRESS, j), next_column))
-                    total = _ZEROS
-                    for k in range(4):
-                        row = builder.add(first, ir.Constant(_ADDRESS, 4 * group + k))
-                        weight = code.everywhere(code.load(column, _FLOAT, (row, next_row), 0))
-                        more = weight if k == 0 else builder.fadd(total, weight)
-                        total = builder.select(has_row[k], more, total)
-                    place = code.at(tables, _VECTOR, (loop.index, TABLES), 64 * (COLUMNS * group + j))
-                    builder.store(total, place, align=4)
+        n_groups = builder.mul(n_words, ir.Constant(_ADDRESS, ROWS // 4))
+        with cgutils.for_range(builder, n_groups) as loop:
+            first = builder.mul(loop.index, ir.Constant(_ADDRESS, 4))
+            for j in range(COLUMNS):
+                column = builder.add(weights, builder.mul(ir.Constant(_ADDRESS, j), next_column))
+                total = _ZEROS
+                for k in range(4):
+                    row = builder.add(first, ir.Constant(_ADDRESS, k))
+                    weight = code.everywhere(code.load(column, _FLOAT, (row, next_row), 0))
+                    more = weight if k == 0 else builder.fadd(total, weight)
+                    total = builder.select(has_row[k], more, total)
+                place = code.at(tables, _VECTOR, (loop.index, 64 * COLUMNS), 64 * j)
+                builder.store(total, place, align=4)
         return context.get_dummy_value()
 
     return types.void(*[types.intp] * 6), generate
@@ -124,6 +125,14 @@ class _Code:
 
     def load(self, start: Any, kind: Any, steps: Any, offset: int) -> Any:
         return self._builder.load(self.at(start, kind, steps, offset), align=2 if kind is _SHORT else 4)
+
+    def fetch(self, start: Any, steps: Any, offset: int) -> None:
+        """Ask for what is so many steps and bytes beyond an address: a loop this short asks for little ahead."""
+        byte = ir.IntType(8).as_pointer()
+        kind = ir.FunctionType(ir.VoidType(), [byte, _INDEX, _INDEX, _INDEX])
+        prefetch = cgutils.get_or_insert_function(self._builder.module, kind, "llvm.prefetch.p0i8")
+        how = [ir.Constant(_INDEX, k) for k in (0, 3, 1)]
+        self._builder.call(prefetch, [self.at(start, ir.IntType(8), steps, offset), *how])
 
     def kept(self, place: Any) -> Any:
         """Return a register that starts with the vector that is at a place."""

@@ -1,7 +1,8 @@
 """A short tempering, independent of any estimate: where a machine has its weight, and a lower bound on log Z.
 
 Layered machines are tempered on their smaller side, the other summed out, from their visible biases; others in the
-temperature. Every set of distinct states bounds log Z from below, and so does every product distribution.
+temperature, and layered ones too where the run had kernels for that. Every set of distinct states bounds log Z from
+below, and so does every product distribution.
 """
 
 from __future__ import annotations
@@ -103,9 +104,11 @@ def scout(
     """Temper a machine for about `seconds` of one core, by the built-in speeds, and a tenth of a second at least.
 
     With `must` the fewest rounds are done however long they take. `compiled` tells what kernels are there already, and
-    are taken: those of "bits", which changes what is found, those of "ladders", which does not, or none of these.
+    are taken: those of "bits", those of "ladders" in the temperature, or none of these. What is found differs, but that
+    "ladders" do what is done without them where no side can be summed out.
     """
-    search = _on_one_side if has_marginal(model) else partial(_in_temperature, in_one_call=compiled == "ladders")
+    search = _on_one_side if has_marginal(model) else partial(_in_temperature, in_one_call=False)
+    search = partial(_in_temperature, in_one_call=True) if compiled == "ladders" else search
     search = _as_bits if compiled == "bits" else search
     seconds = max(seconds, LEAST_SECONDS)
     found = search(model, beta, seconds, seed, threads, FEWEST_ROUNDS if must else 0)
@@ -130,10 +133,9 @@ def _on_one_side(model: BoltzmannMachine, beta: float, seconds: float, seed: int
     )  # fmt: skip
     if is_even(model, beta):
         _mirror(found.up)
-    states = found.up.reshape(-1, len(side.kept))
-    bound = float(logsumexp(side.log_f(np.unique(states, axis=0))))
-    up = side.complete(states, rng.keyed(seed, rng.STARTS))
-    return Scout(bound, "states visited, one side summed out", up, found.up, side, int(found.round_trips.sum()))
+    up = side.complete(found.up.reshape(-1, len(side.kept)), rng.keyed(seed, rng.STARTS))
+    trips = int(found.round_trips.sum())
+    return Scout(_sum_of_kept(side, found.up), "states visited, one side summed out", up, found.up, side, trips)
 
 
 def _in_temperature(
@@ -160,17 +162,13 @@ def _in_temperature(
             visited[:, t] = chains.bits()
     if is_even(model, beta):
         _mirror(visited)
-    up = visited.reshape(-1, model.n_units)
+    up, trips = visited.reshape(-1, model.n_units), int(chains.round_trips.sum())
+    if has_marginal(model):
+        side = Marginal.of(model, beta)
+        kept = visited[:, :, side.kept]
+        return Scout(_sum_of_kept(side, kept), "states visited, one side summed out", up, kept, side, trips)
     energies = model.energy_of_bits(up)
-    return Scout(
-        _sum_of_distinct(up, -beta * energies),
-        "states visited",
-        up,
-        None,
-        None,
-        int(chains.round_trips.sum()),
-        energies,
-    )
+    return Scout(_sum_of_distinct(up, -beta * energies), "states visited", up, None, None, trips, energies)
 
 
 def _as_bits(model: BoltzmannMachine, beta: float, seconds: float, seed: int, threads: int, least: int) -> Scout:
@@ -189,6 +187,11 @@ def _as_bits(model: BoltzmannMachine, beta: float, seconds: float, seed: int, th
     up, energies = found.up.reshape(-1, model.n_units), found.energies.ravel() + model.offset
     bound = _sum_of_distinct(up, -beta * energies)
     return Scout(bound, "states visited", up, None, None, found.round_trips, energies, n_ladders)
+
+
+def _sum_of_kept(side: Marginal, kept: np.ndarray) -> float:
+    """Return the logarithm of the sum over all that are different of states of one side, the other summed out."""
+    return float(logsumexp(side.log_f(np.unique(kept.reshape(-1, len(side.kept)), axis=0))))
 
 
 def _sum_of_distinct(up: np.ndarray, log_f: np.ndarray) -> float:

@@ -10,7 +10,7 @@ import numpy as np
 from ..arrays import copy_row, empty, zeros
 from ..bits import add_product
 from ..functions import exp_float32
-from ..jit import apart, apart_borrowing, borrowing, inlined, kernel
+from ..jit import apart, apart_borrowing, borrowing, inlined
 from ..random import draw_bits, log_float32, log_of_bits, logit_of_bits
 
 
@@ -23,7 +23,7 @@ def count_moved(moved, n_chains):
     return total
 
 
-@kernel
+@apart
 def gibbs_layer(up, fields, scale, streams, n_chains):
     """Draw every unit of a layer from its conditional distribution.
 
@@ -41,7 +41,7 @@ def gibbs_layer(up, fields, scale, streams, n_chains):
     return count_moved(moved, n_chains)
 
 
-@kernel
+@apart
 def metropolis_layer(up, fields, scale, streams, n_chains):
     """Propose to flip every unit of a layer and accept with min(1, exp(-beta dE)).
 
@@ -89,7 +89,7 @@ def sweep_layers(values, chains, machine, room, hold, n_sweeps):
     return flips
 
 
-@borrowing
+@apart_borrowing
 def compute_fields(fields, layer, values, machine, words, tables, n_stages):
     """Compute the fields of a layer given neighbours drawn before it, and in a second stage given those drawn later.
 
@@ -121,7 +121,9 @@ def compute_fields(fields, layer, values, machine, words, tables, n_stages):
 def _start_fields(fields, first, start):
     for i in range(fields.shape[0]):
         if start.shape[1] == 1:
-            fields[i, :] = start[first + i, 0]
+            here = start[first + i, 0]
+            for lane in range(fields.shape[1]):
+                fields[i, lane] = here
         else:
             copy_row(fields[i], start[first + i])
 
@@ -137,7 +139,7 @@ def add_fields(fields, layer, values, starts, start, products, words, tables):
         add_product(fields, products[2 * layer + 1], values[end : starts[layer + 2]], words, tables)
 
 
-@kernel
+@apart
 def anneal_layer(up, fields, base, before, after, streams, totals):
     """Move a summed-out layer from temperature `before` to `after` of a path, then draw it.
 
