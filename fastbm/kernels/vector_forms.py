@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from .jit import cgutils, intrinsic, ir, types
-from .vectors import COLUMNS, ROWS, TABLES
+from .vectors import COLUMNS, ROWS, TABLES, fetch
 
-_INDEX, _ADDRESS = ir.IntType(32), ir.IntType(64)
+_BYTE, _INDEX, _ADDRESS = ir.IntType(8), ir.IntType(32), ir.IntType(64)
 _FLOATS, _WORDS = ir.VectorType(ir.FloatType(), 16), ir.VectorType(_INDEX, 16)
 
 
@@ -58,6 +58,8 @@ def _forms(n_vectors: int) -> Any:
                     of_word = builder.add(tables, builder.mul(loop.index, ir.Constant(_ADDRESS, TABLES)))
                     with cgutils.for_range(builder, ir.Constant(_ADDRESS, ROWS // 4)) as group:
                         here = [load(of_word, group.index, 64 * COLUMNS, 64 * j, _WORDS) for j in range(COLUMNS)]
+                        for j in range(COLUMNS * (n_vectors > 1)):
+                            fetch(builder, at(of_word, group.index, 64 * COLUMNS, TABLES + 64 * j, _BYTE))
                         for v in vectors:
                             entries = builder.load(left[v])
                             builder.store(builder.lshr(entries, ir.Constant(_WORDS, [4] * 16)), left[v])

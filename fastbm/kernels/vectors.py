@@ -16,6 +16,7 @@ COLUMNS = 4  # of the weights, whose sums are taken together
 ROWS = 32  # a word: eight tables of four rows
 TABLES = ROWS // 4 * COLUMNS * 64  # bytes of the tables of a word and `COLUMNS` columns
 _FLOAT, _INDEX, _BIT, _SHORT, _ADDRESS = ir.FloatType(), ir.IntType(32), ir.IntType(1), ir.IntType(16), ir.IntType(64)
+_BYTE = ir.IntType(8)
 _VECTOR, _WORDS = ir.VectorType(_FLOAT, 16), ir.VectorType(_INDEX, 16)
 _ZEROS, _NO_WORDS = ir.Constant(_VECTOR, [0.0] * 16), ir.Constant(_WORDS, [0] * 16)
 
@@ -30,6 +31,13 @@ def has_look_up() -> bool:
         return False
     features = config.CPU_FEATURES if config.CPU_FEATURES is not None else get_host_cpu_features()
     return "+avx512f" in features.split(",")
+
+
+def fetch(builder: Any, place: Any) -> None:
+    """Ask for what is at a place, which is needed soon: loops that are this short ask for little ahead."""
+    kind = ir.FunctionType(ir.VoidType(), [_BYTE.as_pointer(), _INDEX, _INDEX, _INDEX])
+    prefetch = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
+    builder.call(prefetch, [place, *(ir.Constant(_INDEX, k) for k in (0, 3, 1))])  # to read, into the nearest cache
 
 
 def _tile(n_vectors: int) -> Any:
@@ -59,7 +67,7 @@ def _tile(n_vectors: int) -> Any:
                 with cgutils.for_range(builder, ir.Constant(_ADDRESS, ROWS // 4)) as inner:
                     here = [code.load(of_word, _VECTOR, (inner.index, 64 * COLUMNS), 64 * j) for j in range(COLUMNS)]
                     for j in range(COLUMNS * (n_vectors > 1)):
-                        code.fetch(of_word, (inner.index, 64 * COLUMNS), TABLES + 64 * j)
+                        fetch(builder, code.at(of_word, _BYTE, (inner.index, 64 * COLUMNS), TABLES + 64 * j))
                     for v, register in enumerate(words_left):
                         entries = builder.load(register)
                         builder.store(builder.lshr(entries, ir.Constant(_WORDS, [4] * 16)), register)
@@ -125,14 +133,6 @@ class _Code:
 
     def load(self, start: Any, kind: Any, steps: Any, offset: int) -> Any:
         return self._builder.load(self.at(start, kind, steps, offset), align=2 if kind is _SHORT else 4)
-
-    def fetch(self, start: Any, steps: Any, offset: int) -> None:
-        """Ask for what is so many steps and bytes beyond an address: a loop this short asks for little ahead."""
-        byte = ir.IntType(8).as_pointer()
-        kind = ir.FunctionType(ir.VoidType(), [byte, _INDEX, _INDEX, _INDEX])
-        prefetch = cgutils.get_or_insert_function(self._builder.module, kind, "llvm.prefetch.p0i8")
-        how = [ir.Constant(_INDEX, k) for k in (0, 3, 1)]
-        self._builder.call(prefetch, [self.at(start, ir.IntType(8), steps, offset), *how])
 
     def kept(self, place: Any) -> Any:
         """Return a register that starts with the vector that is at a place."""

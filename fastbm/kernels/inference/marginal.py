@@ -10,7 +10,7 @@ import numpy as np
 
 from ..arrays import copy_row, empty, zeros
 from ..functions import exp_float32
-from ..jit import apart, inlined, kernel
+from ..jit import apart, apart_borrowing, kernel
 from ..random import draw_bits, log_float32, logit_of_bits
 
 GROUP = 32  # factors from 1 to 2 that are multiplied before the logarithm of the product is taken
@@ -31,7 +31,7 @@ def set_fields(fields, up, weights, bias):
                 fields[i, lane] += w if up[j, lane] else fields.dtype.type(0.0)
 
 
-@inlined
+@apart_borrowing
 def _add_group(fields, pull, low, high, weights, signs, first, last, sums, product, rise):
     """Add log(1 + exp(x)) of summed units `first` to `last` - 1 to `sums`.
 

@@ -15,7 +15,7 @@ from ..bits import NARROW, ROWS, WIDE, add_product, pack_lanes, pack_units
 from ..jit import apart, apart_borrowing, borrowing, inlined, kernel
 from ..vector_forms import add_forms, add_forms_wide
 from ..vectors import COLUMNS, has_look_up
-from .layered import compute_fields, sweep_layers
+from .layered import ONCE, compute_fields, sweep_layers
 
 GRAIN = 16  # units of a layer that are summed together
 TURN = 2.0**32
@@ -231,23 +231,17 @@ def weigh_layers(values, machine, told, summed, packed, energies):
 
 @kernel
 def record_layers(values, chains, machine, room, hold, thin, weighing, packed, energies):
-    """Take samples after every `thin` sweeps; return the number of flips.
+    """Take samples after every `thin` sweeps, or of states as they are where that is 0; return the number of flips.
 
     Mutates `packed` (n_samples, n_chains, ceil(n_units / 8)) uint8, `energies` (n_samples, n_chains), and what
     `sweep_layers` and `weigh_layers` do; `weighing` is what the latter takes as `told` and `summed`.
     """
     (told, summed), flips = weighing, 0
     for t in range(packed.shape[0]):
-        flips += sweep_layers(values, chains, machine, room, hold, thin)
+        if thin > 0:
+            flips += sweep_layers(values, chains, machine, room, hold, thin)
+        else:
+            for layer in machine[1]:
+                compute_fields(room[0], layer, values, machine, room[1], room[2], ONCE)
         weigh_layers(values, machine, told, summed, packed[t], energies[t])
     return flips
-
-
-@kernel
-def tell_energies_layers(values, machine, room, told, packed, energies):
-    """Do what `weigh_layers` does, once fields are computed. Mutates `packed`, `energies`, `room`."""
-    _, visited, _, _ = machine
-    fields, of_words, tables = room
-    for layer in visited:
-        compute_fields(fields, layer, values, machine, of_words, tables, 1)
-    weigh_layers(values, machine, told, None, packed, energies)

@@ -13,6 +13,8 @@ from ..functions import exp_float32
 from ..jit import apart, apart_borrowing, borrowing, inlined
 from ..random import draw_bits, log_float32, log_of_bits, logit_of_bits
 
+ONCE, TWICE = np.int64(1), np.int64(2)  # stages of fields: for numbers that stand in calls Numba compiles a function each
+
 
 @inlined
 def count_moved(moved, n_chains):
@@ -80,7 +82,7 @@ def sweep_layers(values, chains, machine, room, hold, n_sweeps):
     for _ in range(n_sweeps):
         for layer in visited:
             first, end = starts[layer], starts[layer + 1]
-            place = compute_fields(fields, layer, values, machine, words, tables, 2)
+            place = compute_fields(fields, layer, values, machine, words, tables, TWICE)
             field = fields[place : place + end - first]
             if hold is None:
                 flips += gibbs_layer(values[first:end], field, scale, streams, n_chains)
