@@ -25,11 +25,12 @@ from .vectors import (
     add_plain_float32,
     add_plain_float64,
     add_tabled,
+    add_tabled_half,
     add_tabled_wide,
     fill_tables_of_columns,
 )
 
-WIDE, NARROW = 64, 16  # lanes of a tile
+WIDE, HALF, NARROW = 64, 32, 16  # lanes of a tile; those of two threads are half of what one has
 
 
 @kernel
@@ -94,14 +95,16 @@ def fill_tables(tables, weights, masks):
         )  # fmt: skip
 
 
-@borrowing
+@apart_borrowing
 def _add_tabled(fields, row, tables, words):
     """Add to four rows of fields what tables of their columns and `words` say."""
     here, next_field, next_word = fields.ctypes.data + row * fields.strides[0], fields.strides[0], words.strides[0]
-    wide = fields.shape[1] // WIDE * WIDE
+    wide, halves = fields.shape[1] // WIDE * WIDE, fields.shape[1] // HALF * HALF
     for lane in range(0, wide, WIDE):
         add_tabled_wide(here + 4 * lane, next_field, tables, words.ctypes.data + 4 * lane, next_word, len(words))
-    for lane in range(wide, fields.shape[1], NARROW):
+    for lane in range(wide, halves, HALF):
+        add_tabled_half(here + 4 * lane, next_field, tables, words.ctypes.data + 4 * lane, next_word, len(words))
+    for lane in range(halves, fields.shape[1], NARROW):
         add_tabled(here + 4 * lane, next_field, tables, words.ctypes.data + 4 * lane, next_word, len(words))
 
 

@@ -84,4 +84,5 @@ def _forms(n_vectors: int) -> Any:
 
 
 add_forms_wide = _forms(4)
+add_forms_half = _forms(2)
 add_forms = _forms(1)

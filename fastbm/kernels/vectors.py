@@ -155,6 +155,7 @@ class _Code:
 
 
 add_tabled_wide = _tile(4)
+add_tabled_half = _tile(2)
 add_tabled = _tile(1)
 
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 import numpy as np
 
 from ..bit_vectors import store_word
-from ..bits import NARROW, ROWS, WIDE, add_product, pack_lanes, pack_units
+from ..bits import HALF, NARROW, ROWS, WIDE, add_product, pack_lanes, pack_units
 from ..jit import apart, apart_borrowing, borrowing, inlined, kernel
-from ..vector_forms import add_forms, add_forms_wide
+from ..vector_forms import add_forms, add_forms_half, add_forms_wide
 from ..vectors import COLUMNS, has_look_up
 from .layered import ONCE, compute_fields, sweep_layers
 
@@ -71,10 +71,12 @@ def _add_looked_up(near, rest, units, below, above):
 
     `units` are the fields of these units, what they are, and what is added to their fields where all units are down.
     """
-    wide = near.shape[0] // WIDE * WIDE
+    wide, halves = near.shape[0] // WIDE * WIDE, near.shape[0] // HALF * HALF
     for lane in range(0, wide, WIDE):
         add_forms_wide(*_addresses(near, rest, units, below, above, lane))
-    for lane in range(wide, near.shape[0], NARROW):
+    for lane in range(wide, halves, HALF):
+        add_forms_half(*_addresses(near, rest, units, below, above, lane))
+    for lane in range(halves, near.shape[0], NARROW):
         add_forms(*_addresses(near, rest, units, below, above, lane))
 
 

@@ -13,7 +13,7 @@ from ..functions import exp_float32
 from ..jit import apart, apart_borrowing, borrowing, inlined
 from ..random import draw_bits, log_float32, log_of_bits, logit_of_bits
 
-ONCE, TWICE = np.int64(1), np.int64(2)  # stages of fields: for numbers that stand in calls Numba compiles a function each
+ONCE, TWICE = np.int64(1), np.int64(2)  # stages of fields: Numba compiles a function for each number in a call
 
 
 @inlined
