@@ -217,11 +217,10 @@ def _library(target: Any, name: str) -> Any:
 
 
 def _with_parts(library: Any) -> Any:
-    """Leave what is `apart`, and what its own parts have left, for the kernel that all of them are parts of."""
-    link = library.add_linking_library
-    library.later = {}
+    """Keep what is `apart`, and what its parts have kept, for the kernel that they become parts of."""
+    link, library.later = library.add_linking_library, {}
 
-    def link_or_wait(other: Any) -> None:
+    def link_or_keep(other: Any) -> None:
         if getattr(other, "is_apart", False):
             other._ensure_finalized()
             library.later[other] = None
@@ -229,15 +228,12 @@ def _with_parts(library: Any) -> Any:
             link(other)
         library.later |= getattr(other, "later", {})
 
-    library.add_linking_library = link_or_wait
+    library.add_linking_library = link_or_keep
     return library
 
 
 def _as_kernel(library: Any) -> Any:
-    """Link what is `apart` when all else is optimised already.
-
-    Where the kernel is a part of others, they find it as it was before.
-    """
+    """Link what is `apart` when all else is optimised already, and for others, of which it is a part, without that."""
     optimise = library._optimize_final_module
 
     def optimise_and_link() -> None:
@@ -365,24 +361,19 @@ def _rebuild(target: Any, pickled: Any) -> Any:
 
 def _dump_part(part: Any) -> bytes:
     part.fndesc.typemap = part.fndesc.calltypes = None  # as `_reduce` does: they are no longer needed
-    library = part.library
-    later = [other.serialize_using_bitcode() for other in library.later]
-    about = library.serialize_using_bitcode(), later, part.fndesc, part.environment, part.signature
-    dumped: bytes = serialize.dumps((*about, part._find_referenced_environments()))
+    libraries = part.library, *part.library.later
+    codes = [(one.name, one._final_module.as_bitcode()) for one in libraries]
+    others = [env for one in libraries for env in part._replace(library=one)._find_referenced_environments()]
+    dumped: bytes = serialize.dumps((codes, part.fndesc, part.environment, part.signature, others))
     return dumped
 
 
-def _library_of_code(target: Any, apart: bool, name: str, _kind: str, code: bytes) -> Any:
-    """Return the library of a part that has been on disk."""
-    library = _Codegen.create_library(target.codegen(), name)
-    library._final_module, library._finalized, library.is_apart = parse_bitcode(code), True, apart
-    return library
-
-
 def _rebuild_part(apart: bool, target: Any, pickled: Any) -> Any:
-    code, later, about, environment, signature, others = pickled
-    library = _library_of_code(target, apart, *code)
-    library.later = {_library_of_code(target, True, *other): None for other in later}
+    codes, about, environment, signature, others = pickled
+    library, *later = (_Codegen.create_library(target.codegen(), name) for name, _ in codes)
+    for one, (_, code) in zip((library, *later), codes, strict=True):
+        one._final_module, one._finalized, one.is_apart = parse_bitcode(code), True, True
+    library.is_apart, library.later = apart, dict.fromkeys(later)
     return compiler.compile_result(
         typing_context=target.typing_context, target_context=target, entry_point=_entry(library, about, environment),
         typing_error=None, type_annotation="", signature=signature, objectmode=False, lifted=(), fndesc=about,

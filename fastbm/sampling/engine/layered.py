@@ -277,8 +277,9 @@ class LayeredChains(TemperingChains):
         else:  # by the kernel that takes samples, as most runs take some
             how = self._values[k], self._chains(k), self._machine(1, k, self._visited), self._rooms[k], self._hold
             record_layers(*how, 0, weighing, self._bytes(energies.shape[1])[None], energies)
-        self._note_told(k, weighing, energies[0])
-        return energies[0]
+        found: np.ndarray = energies[0]
+        self._note_told(k, weighing, found)
+        return found
 
     def _prepare_energies(self) -> None:
         """Make what energies are told from before blocks run side by side."""
