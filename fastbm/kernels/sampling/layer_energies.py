@@ -164,10 +164,11 @@ def fill_energies_of_fields(energies, values, words, machine, told, room):
         rest[:] = 0
         for j in range(0, field.shape[0], GRAIN):
             stop = min(j + GRAIN, field.shape[0])
-            for k in range(j, min(stop, tabled), COLUMNS):
-                i, b = first + k, k // COLUMNS
-                units = field[k : k + COLUMNS], values[i : i + COLUMNS], integers[i : i + COLUMNS]
-                _add_looked_up(near, rest, units, (form[1][b], words_below), (other[1][b], words_above))
+            if LOOK_UP:  # elsewhere there is no such code
+                for k in range(j, min(stop, tabled), COLUMNS):
+                    i, b = first + k, k // COLUMNS
+                    units = field[k : k + COLUMNS], values[i : i + COLUMNS], integers[i : i + COLUMNS]
+                    _add_looked_up(near, rest, units, (form[1][b], words_below), (other[1][b], words_above))
             for k in range(min(max(j, tabled), stop), stop):
                 i = first + k
                 below, above = (form[0][:, k], values[begin:first]), (other[0][:, k], values[end:last])
