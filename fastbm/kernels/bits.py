@@ -25,11 +25,12 @@ from .vectors import (
     add_plain_float32,
     add_plain_float64,
     add_tabled,
+    add_tabled_half,
     add_tabled_wide,
     fill_tables_of_columns,
 )
 
-WIDE, NARROW = 64, 16  # lanes of a tile
+WIDE, HALF, NARROW = 64, 32, 16  # lanes of a tile; those of two threads are half of what one has
 
 
 @kernel
@@ -94,14 +95,16 @@ def fill_tables(tables, weights, masks):
         )  # fmt: skip
 
 
-@borrowing
+@apart_borrowing
 def _add_tabled(fields, row, tables, words):
     """Add to four rows of fields what tables of their columns and `words` say."""
     here, next_field, next_word = fields.ctypes.data + row * fields.strides[0], fields.strides[0], words.strides[0]
-    wide = fields.shape[1] // WIDE * WIDE
+    wide, halves = fields.shape[1] // WIDE * WIDE, fields.shape[1] // HALF * HALF
     for lane in range(0, wide, WIDE):
         add_tabled_wide(here + 4 * lane, next_field, tables, words.ctypes.data + 4 * lane, next_word, len(words))
-    for lane in range(wide, fields.shape[1], NARROW):
+    for lane in range(wide, halves, HALF):
+        add_tabled_half(here + 4 * lane, next_field, tables, words.ctypes.data + 4 * lane, next_word, len(words))
+    for lane in range(halves, fields.shape[1], NARROW):
         add_tabled(here + 4 * lane, next_field, tables, words.ctypes.data + 4 * lane, next_word, len(words))
 
 
@@ -138,20 +141,20 @@ def add_with_rows(fields, weights, words, masks, tables):
 
 
 @borrowing
-def add_plainly(fields, weights, up, first):
-    """Add the product of `weights`, of its columns from `first` on, with bits `up` to `fields`.
+def add_plainly(fields, weights, up):
+    """Add the product of `weights` (n, m) with bits `up` (n, lanes) of 0 and 1 to `fields` (m, lanes).
 
-    `weights` is (n, m), `up` (n, lanes) of 0 and 1, `fields` (m, lanes). Mutates `fields`.
+    Mutates `fields`.
 
     All three are of one type, float32 or float64.  Cost: eight operations for four rows and a column, vectorised over
     lanes.
     """
     n, lanes = up.shape
     m = fields.shape[0]
-    groups, columns = n // 4, (m - first) // COLUMNS * COLUMNS
+    groups, columns = n // 4, m // COLUMNS * COLUMNS
     tiled = lanes // NARROW * NARROW if TILED else 0
     next_row, next_column = weights.strides
-    for j in range(first, first + columns, COLUMNS):
+    for j in range(0, columns, COLUMNS):
         for lane in range(0, tiled, NARROW):
             here = fields.ctypes.data + j * fields.strides[0] + lane * fields.itemsize
             column, bits = weights.ctypes.data + j * next_column, up.ctypes.data + lane * up.itemsize
@@ -159,9 +162,20 @@ def add_plainly(fields, weights, up, first):
                 add_plain_float32(here, fields.strides[0], column, next_row, next_column, bits, up.strides[0], groups)
             else:
                 add_plain_float64(here, fields.strides[0], column, next_row, next_column, bits, up.strides[0], groups)
-    for j in range(first, m):
+    _add_columns(fields, weights, up, 0, columns, tiled)
+
+
+@borrowing
+def _add_columns(fields, weights, up, first, end, n_done):
+    """Do what `add_plainly` does without tiles; whole fours of rows are done in `n_done` lanes of columns before `end`.
+
+    Mutates `fields`.
+    """
+    n, lanes = up.shape
+    groups = n // 4
+    for j in range(first, fields.shape[0]):
         field = fields[j]
-        start = tiled if j < first + columns else 0
+        start = n_done if j < end else 0
         for i in range(0, 4 * groups, 4):
             a, b, c, d = weights[i, j], weights[i + 1, j], weights[i + 2, j], weights[i + 3, j]
             for lane in range(start, lanes):
@@ -186,10 +200,10 @@ def add_product(fields, product, up, words, room):
     weights, tables, tail, masks = product
     n, m = weights.shape
     if words is None:
-        add_plainly(fields, weights, up, 0)
+        add_plainly(fields, weights, up)
     else:
         _add_looked_up(fields, weights, tables, tail, masks, up, words[: -(-n // ROWS)], room, n // ROWS)
-        add_plainly(fields, weights, up, m // COLUMNS * COLUMNS)
+        _add_columns(fields, weights, up, m // COLUMNS * COLUMNS, 0, 0)
 
 
 @borrowing

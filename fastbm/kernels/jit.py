@@ -154,7 +154,7 @@ class _Widen(FunctionPass):
     def run_pass(self, state: Any) -> bool:
         """Make the library, as lowering would, for code of that width."""
         library, flags = _library(state.targetctx, state.func_id.func_qualname), state.flags
-        state.library = _as_code(library) if flags.no_cpython_wrapper else library
+        state.library = _as_code(library) if flags.no_cpython_wrapper else _as_kernel(library)
         return False
 
 
@@ -217,23 +217,33 @@ def _library(target: Any, name: str) -> Any:
 
 
 def _with_parts(library: Any) -> Any:
-    """Link what is `apart` when all else is optimised already."""
-    link, optimise = library.add_linking_library, library._optimize_final_module
-    later: dict[Any, None] = {}
+    """Keep what is `apart`, and what its parts have kept, for the kernel that they become parts of."""
+    link, library.later = library.add_linking_library, {}
 
-    def link_or_wait(other: Any) -> None:
+    def link_or_keep(other: Any) -> None:
         if getattr(other, "is_apart", False):
             other._ensure_finalized()
-            later[other] = None
+            library.later[other] = None
         else:
             link(other)
+        library.later |= getattr(other, "later", {})
+
+    library.add_linking_library = link_or_keep
+    return library
+
+
+def _as_kernel(library: Any) -> Any:
+    """Link what is `apart` when all else is optimised already, and for others, of which it is a part, without that."""
+    optimise = library._optimize_final_module
 
     def optimise_and_link() -> None:
         optimise()
-        for other in later:
+        library._finalized = True  # but for its machine code
+        library._get_module_for_linking()  # which is kept
+        for other in library.later:
             library._final_module.link_in(other._get_module_for_linking(), preserve=True)
 
-    library.add_linking_library, library._optimize_final_module = link_or_wait, optimise_and_link
+    library._optimize_final_module = optimise_and_link
     return library
 
 
@@ -326,7 +336,7 @@ def _compile_kernel(
         library = found.library
         compiled[tuple(args)] = found
     else:
-        library = _library(target, f"{found.fndesc.qualname}, called")
+        library = _as_kernel(_library(target, f"{found.fndesc.qualname}, called"))
         library.add_linking_library(found.library)
         calling.create_cpython_wrapper(library, found.fndesc, found.environment, None, release_gil=True)
         found = found._replace(library=library, metadata={})
@@ -351,15 +361,19 @@ def _rebuild(target: Any, pickled: Any) -> Any:
 
 def _dump_part(part: Any) -> bytes:
     part.fndesc.typemap = part.fndesc.calltypes = None  # as `_reduce` does: they are no longer needed
-    about = part.library.serialize_using_bitcode(), part.fndesc, part.environment, part.signature
-    dumped: bytes = serialize.dumps((*about, part._find_referenced_environments()))
+    libraries = part.library, *part.library.later
+    codes = [(one.name, one._final_module.as_bitcode()) for one in libraries]
+    others = [env for one in libraries for env in part._replace(library=one)._find_referenced_environments()]
+    dumped: bytes = serialize.dumps((codes, part.fndesc, part.environment, part.signature, others))
     return dumped
 
 
 def _rebuild_part(apart: bool, target: Any, pickled: Any) -> Any:
-    (name, _, code), about, environment, signature, others = pickled
-    library = _Codegen.create_library(target.codegen(), name)
-    library._final_module, library._finalized, library.is_apart = parse_bitcode(code), True, apart
+    codes, about, environment, signature, others = pickled
+    library, *later = (_Codegen.create_library(target.codegen(), name) for name, _ in codes)
+    for one, (_, code) in zip((library, *later), codes, strict=True):
+        one._final_module, one._finalized, one.is_apart = parse_bitcode(code), True, True
+    library.is_apart, library.later = apart, dict.fromkeys(later)
     return compiler.compile_result(
         typing_context=target.typing_context, target_context=target, entry_point=_entry(library, about, environment),
         typing_error=None, type_annotation="", signature=signature, objectmode=False, lifted=(), fndesc=about,

@@ -58,7 +58,7 @@ def larger_ratio(values, keys, places, table, ordered, sums):
     return max(found, ratio_of_scores(ordered[1 : n + 1], sums))
 
 
-@borrowing
+@apart_borrowing
 def _fold(ordered, order, distances):
     """Write distances from the median in order, and their places. Mutates `distances` (n,), `order` (n,); n is even.
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from .jit import cgutils, intrinsic, ir, types
-from .vectors import COLUMNS, ROWS, TABLES
+from .vectors import COLUMNS, ROWS, TABLES, fetch
 
-_INDEX, _ADDRESS = ir.IntType(32), ir.IntType(64)
+_BYTE, _INDEX, _ADDRESS = ir.IntType(8), ir.IntType(32), ir.IntType(64)
 _FLOATS, _WORDS = ir.VectorType(ir.FloatType(), 16), ir.VectorType(_INDEX, 16)
 
 
@@ -45,21 +45,27 @@ def _forms(n_vectors: int) -> Any:
                 [cgutils.alloca_once_value(builder, load(start, j, next_start, 64 * v, _WORDS)) for v in vectors]
                 for j in range(COLUMNS)
             ]
-            for tables, words, n_words in (layers[:3], layers[3:]):
+            left = [cgutils.alloca_once(builder, _WORDS) for _ in vectors]
+            # loops, as code of every case would be compiled that much longer
+            with cgutils.for_range(builder, ir.Constant(_ADDRESS, 2)) as side:
+                is_below = builder.icmp_unsigned("==", side.index, ir.Constant(_ADDRESS, 0))
+                tables, words, n_words = (
+                    builder.select(is_below, *two) for two in zip(layers[:3], layers[3:], strict=True)
+                )
                 with cgutils.for_range(builder, n_words) as loop:
-                    bits = [load(words, loop.index, next_word, 64 * v, _WORDS) for v in vectors]
-                    held = [[builder.load(register) for register in row] for row in sums]
-                    for group in range(ROWS // 4):
-                        here = [
-                            load(tables, loop.index, TABLES, 64 * (COLUMNS * group + j), _WORDS) for j in range(COLUMNS)
-                        ]
+                    for v in vectors:
+                        builder.store(load(words, loop.index, next_word, 64 * v, _WORDS), left[v])
+                    of_word = builder.add(tables, builder.mul(loop.index, ir.Constant(_ADDRESS, TABLES)))
+                    with cgutils.for_range(builder, ir.Constant(_ADDRESS, ROWS // 4)) as group:
+                        here = [load(of_word, group.index, 64 * COLUMNS, 64 * j, _WORDS) for j in range(COLUMNS)]
+                        for j in range(COLUMNS * (n_vectors > 1)):
+                            fetch(builder, at(of_word, group.index, 64 * COLUMNS, TABLES + 64 * j, _BYTE))
                         for v in vectors:
-                            entries = builder.lshr(bits[v], ir.Constant(_WORDS, [4 * group] * 16))
+                            entries = builder.load(left[v])
+                            builder.store(builder.lshr(entries, ir.Constant(_WORDS, [4] * 16)), left[v])
                             for j in range(COLUMNS):
-                                held[j][v] = builder.add(held[j][v], builder.call(look_up, [here[j], entries]))
-                    for row, values in zip(sums, held, strict=True):
-                        for register, value in zip(row, values, strict=True):
-                            builder.store(value, register)
+                                found = builder.call(look_up, [here[j], entries])
+                                builder.store(builder.add(builder.load(sums[j][v]), found), sums[j][v])
             nothing = ir.Constant(_WORDS, [0] * 16)
             for v in vectors:
                 nears, rests = (load(place, 0, 0, 64 * v, of) for place, of in ((near, _FLOATS), (rest, _WORDS)))
@@ -78,4 +84,5 @@ def _forms(n_vectors: int) -> Any:
 
 
 add_forms_wide = _forms(4)
+add_forms_half = _forms(2)
 add_forms = _forms(1)

@@ -16,6 +16,7 @@ COLUMNS = 4  # of the weights, whose sums are taken together
 ROWS = 32  # a word: eight tables of four rows
 TABLES = ROWS // 4 * COLUMNS * 64  # bytes of the tables of a word and `COLUMNS` columns
 _FLOAT, _INDEX, _BIT, _SHORT, _ADDRESS = ir.FloatType(), ir.IntType(32), ir.IntType(1), ir.IntType(16), ir.IntType(64)
+_BYTE = ir.IntType(8)
 _VECTOR, _WORDS = ir.VectorType(_FLOAT, 16), ir.VectorType(_INDEX, 16)
 _ZEROS, _NO_WORDS = ir.Constant(_VECTOR, [0.0] * 16), ir.Constant(_WORDS, [0] * 16)
 
@@ -30,6 +31,13 @@ def has_look_up() -> bool:
         return False
     features = config.CPU_FEATURES if config.CPU_FEATURES is not None else get_host_cpu_features()
     return "+avx512f" in features.split(",")
+
+
+def fetch(builder: Any, place: Any) -> None:
+    """Ask for what is at a place, which is needed soon: loops that are this short ask for little ahead."""
+    kind = ir.FunctionType(ir.VoidType(), [_BYTE.as_pointer(), _INDEX, _INDEX, _INDEX])
+    prefetch = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
+    builder.call(prefetch, [place, *(ir.Constant(_INDEX, k) for k in (0, 3, 1))])  # to read, into the nearest cache
 
 
 def _tile(n_vectors: int) -> Any:
@@ -50,21 +58,22 @@ def _tile(n_vectors: int) -> Any:
                 [code.at(fields, _VECTOR, (j, next_field), 64 * v) for v in range(n_vectors)] for j in range(COLUMNS)
             ]
             sums = [[code.kept(place) for place in row] for row in places]
+            words_left = [cgutils.alloca_once(builder, _WORDS) for _ in range(n_vectors)]
             with cgutils.for_range(builder, n_words) as loop:
-                bits = [code.load(words, _WORDS, (loop.index, next_word), 64 * v) for v in range(n_vectors)]
-                held = [[builder.load(register) for register in row] for row in sums]
-                for group in range(ROWS // 4):
-                    here = [
-                        code.load(tables, _VECTOR, (loop.index, TABLES), 64 * (COLUMNS * group + j))
-                        for j in range(COLUMNS)
-                    ]
-                    for v in range(n_vectors):
-                        entries = builder.lshr(bits[v], ir.Constant(_WORDS, [4 * group] * 16))
+                for v, register in enumerate(words_left):
+                    builder.store(code.load(words, _WORDS, (loop.index, next_word), 64 * v), register)
+                of_word = builder.add(tables, builder.mul(loop.index, ir.Constant(_ADDRESS, TABLES)))
+                # a loop, as code eight times as long would be compiled eight times as long
+                with cgutils.for_range(builder, ir.Constant(_ADDRESS, ROWS // 4)) as inner:
+                    here = [code.load(of_word, _VECTOR, (inner.index, 64 * COLUMNS), 64 * j) for j in range(COLUMNS)]
+                    for j in range(COLUMNS * (n_vectors > 1)):
+                        fetch(builder, code.at(of_word, _BYTE, (inner.index, 64 * COLUMNS), TABLES + 64 * j))
+                    for v, register in enumerate(words_left):
+                        entries = builder.load(register)
+                        builder.store(builder.lshr(entries, ir.Constant(_WORDS, [4] * 16)), register)
                         for j in range(COLUMNS):
-                            held[j][v] = builder.fadd(held[j][v], code.look_up(here[j], entries))
-                for row, values in zip(sums, held, strict=True):
-                    for register, value in zip(row, values, strict=True):
-                        builder.store(value, register)
+                            total = builder.fadd(builder.load(sums[j][v]), code.look_up(here[j], entries))
+                            builder.store(total, sums[j][v])
             for row, targets in zip(sums, places, strict=True):
                 for register, target in zip(row, targets, strict=True):
                     builder.store(builder.load(register), target, align=4)
@@ -91,19 +100,19 @@ def fill_tables_of_columns(
         code = _Code(builder)
         shorts = [code.load(masks, _SHORT, None, 2 * k) for k in range(4)]
         has_row = [builder.bitcast(short, ir.VectorType(_BIT, 16)) for short in shorts]
-        with cgutils.for_range(builder, n_words) as loop:
-            first = builder.mul(loop.index, ir.Constant(_ADDRESS, ROWS))
-            for group in range(ROWS // 4):
-                for j in range(COLUMNS):
-                    column = builder.add(weights, builder.mul(ir.Constant(_ADDRESS, j), next_column))
-                    total = _ZEROS
-                    for k in range(4):
-                        row = builder.add(first, ir.Constant(_ADDRESS, 4 * group + k))
-                        weight = code.everywhere(code.load(column, _FLOAT, (row, next_row), 0))
-                        more = weight if k == 0 else builder.fadd(total, weight)
-                        total = builder.select(has_row[k], more, total)
-                    place = code.at(tables, _VECTOR, (loop.index, TABLES), 64 * (COLUMNS * group + j))
-                    builder.store(total, place, align=4)
+        n_groups = builder.mul(n_words, ir.Constant(_ADDRESS, ROWS // 4))
+        with cgutils.for_range(builder, n_groups) as loop:
+            first = builder.mul(loop.index, ir.Constant(_ADDRESS, 4))
+            for j in range(COLUMNS):
+                column = builder.add(weights, builder.mul(ir.Constant(_ADDRESS, j), next_column))
+                total = _ZEROS
+                for k in range(4):
+                    row = builder.add(first, ir.Constant(_ADDRESS, k))
+                    weight = code.everywhere(code.load(column, _FLOAT, (row, next_row), 0))
+                    more = weight if k == 0 else builder.fadd(total, weight)
+                    total = builder.select(has_row[k], more, total)
+                place = code.at(tables, _VECTOR, (loop.index, 64 * COLUMNS), 64 * j)
+                builder.store(total, place, align=4)
         return context.get_dummy_value()
 
     return types.void(*[types.intp] * 6), generate
@@ -146,6 +155,7 @@ class _Code:
 
 
 add_tabled_wide = _tile(4)
+add_tabled_half = _tile(2)
 add_tabled = _tile(1)
 
 

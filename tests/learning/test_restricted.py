@@ -200,7 +200,7 @@ def test_sums_of_rows_are_taken_in_one_order_whatever_the_processor():
     add_visible(rows, bias, weights, words, np.empty(80, np.int32))
     looked_up, products = (np.repeat(bias[:, None], 32, axis=1) for _ in range(2))
     add_hidden(looked_up, weights, np.ascontiguousarray(words.T), MASKS, np.empty(room_of_hidden(2, 32), np.float32))
-    add_plainly(products, weights, np.ascontiguousarray(bits.T, np.float32), 0)
+    add_plainly(products, weights, np.ascontiguousarray(bits.T, np.float32))
     assert np.array_equal(rows, one_by_one)
     assert np.array_equal(looked_up, by_fours.T)
     assert np.array_equal(products, by_fours.T)

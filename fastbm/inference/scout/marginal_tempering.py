@@ -16,7 +16,7 @@ from scipy.special import expit
 from ..._base import arrays, rng
 from ..._base.steps import tell
 from ..._base.threads import fan_out
-from ...kernels.inference.marginal import set_fields, temper_marginal
+from ...kernels.inference.marginal import temper_marginal
 from .marginal import LANES, PAIR_SECONDS, PIECE_SECONDS, Marginal
 
 
@@ -71,7 +71,6 @@ def temper(
             0,
         )  # some replicas begin in the corners, where a mode may lie that no path leads to
         fields, sums = arrays.zeros((n, lanes), weights.dtype), np.zeros(lanes)
-        set_fields(fields, up, weights, bias)
         level = np.where(np.arange(lanes) < n_levels, np.arange(lanes), 0)
         mine = np.ascontiguousarray(streams[c * lanes : (c + 1) * lanes].T)
         own, ends = np.ascontiguousarray(swaps[c : c + 1].T), np.zeros(lanes, np.uint8)

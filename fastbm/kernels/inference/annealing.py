@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..arrays import empty
-from ..jit import apart_borrowing, borrowing, kernel
+from ..jit import apart, apart_borrowing, borrowing, kernel
 from ..random import draw_bits, logit_of_bits, next_word
 from ..sampling.dense import COLUMNS, are_blocks_faster, enter_block, leave_block, visit_units
 from ..sampling.field_energies import sum_fields, words_of_units
@@ -23,7 +23,7 @@ from ..sampling.layered import add_fields, anneal_layer
 from ..sampling.limits import ROWS, largest_float32
 
 
-@kernel
+@apart
 def draw_tempered_layer(up, fields, base, t, tilt, streams, sums):
     """Draw a layer between its product model and the machine. Mutates `up` (n, lanes) of 0 or 1, `streams`, `sums`.
 

@@ -10,13 +10,13 @@ import numpy as np
 
 from ..arrays import copy_row, empty, zeros
 from ..functions import exp_float32
-from ..jit import inlined, kernel
+from ..jit import apart, apart_borrowing, kernel
 from ..random import draw_bits, log_float32, logit_of_bits
 
 GROUP = 32  # factors from 1 to 2 that are multiplied before the logarithm of the product is taken
 
 
-@kernel
+@apart
 def set_fields(fields, up, weights, bias):
     """Write y = bias + up weights. Mutates `fields` (n, lanes).
 
@@ -31,7 +31,7 @@ def set_fields(fields, up, weights, bias):
                 fields[i, lane] += w if up[j, lane] else fields.dtype.type(0.0)
 
 
-@inlined
+@apart_borrowing
 def _add_group(fields, pull, low, high, weights, signs, first, last, sums, product, rise):
     """Add log(1 + exp(x)) of summed units `first` to `last` - 1 to `sums`.
 
@@ -49,7 +49,7 @@ def _add_group(fields, pull, low, high, weights, signs, first, last, sums, produ
         sums[lane] += np.float64(rise[lane]) + np.float64(log_float32(product[lane]))
 
 
-@kernel
+@apart
 def sum_out(fields, pull, steps, sums):
     """Write sum_i log(1 + exp(x_i)) of every lane. Mutates `sums` (lanes,) float64.
 
@@ -68,7 +68,7 @@ def sum_out(fields, pull, steps, sums):
         _add_group(fields, pull, low, high, still, none, first, min(first + GROUP, still.size), sums, product, rise)
 
 
-@kernel
+@apart
 def sweep_marginal(up, fields, sums, weights, pulls, steps, streams):
     """Draw every kept unit in turn given the other kept ones.
 

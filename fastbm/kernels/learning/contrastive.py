@@ -62,7 +62,7 @@ def unpack_words(bits, words):
 def add_hidden_plainly(fields, weights, words, masks, bits):
     """Do what `add_with_rows` does, with the same bits, by products; `bits` (n, lanes) float32 is room."""
     unpack_words(bits, words)
-    add_plainly(fields, weights, bits, 0)
+    add_plainly(fields, weights, bits)
 
 
 # adds rows of `weights` (n, m), m in fours, whose bits are set in `words` (n / 32, lanes), to `fields` (m, lanes)

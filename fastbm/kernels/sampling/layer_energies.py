@@ -11,11 +11,11 @@ from __future__ import annotations
 import numpy as np
 
 from ..bit_vectors import store_word
-from ..bits import NARROW, ROWS, WIDE, add_product, pack_lanes, pack_units
+from ..bits import HALF, NARROW, ROWS, WIDE, add_product, pack_lanes, pack_units
 from ..jit import apart, apart_borrowing, borrowing, inlined, kernel
-from ..vector_forms import add_forms, add_forms_wide
+from ..vector_forms import add_forms, add_forms_half, add_forms_wide
 from ..vectors import COLUMNS, has_look_up
-from .layered import compute_fields, sweep_layers
+from .layered import ONCE, compute_fields, sweep_layers
 
 GRAIN = 16  # units of a layer that are summed together
 TURN = 2.0**32
@@ -71,10 +71,12 @@ def _add_looked_up(near, rest, units, below, above):
 
     `units` are the fields of these units, what they are, and what is added to their fields where all units are down.
     """
-    wide = near.shape[0] // WIDE * WIDE
+    wide, halves = near.shape[0] // WIDE * WIDE, near.shape[0] // HALF * HALF
     for lane in range(0, wide, WIDE):
         add_forms_wide(*_addresses(near, rest, units, below, above, lane))
-    for lane in range(wide, near.shape[0], NARROW):
+    for lane in range(wide, halves, HALF):
+        add_forms_half(*_addresses(near, rest, units, below, above, lane))
+    for lane in range(halves, near.shape[0], NARROW):
         add_forms(*_addresses(near, rest, units, below, above, lane))
 
 
@@ -162,10 +164,11 @@ def fill_energies_of_fields(energies, values, words, machine, told, room):
         rest[:] = 0
         for j in range(0, field.shape[0], GRAIN):
             stop = min(j + GRAIN, field.shape[0])
-            for k in range(j, min(stop, tabled), COLUMNS):
-                i, b = first + k, k // COLUMNS
-                units = field[k : k + COLUMNS], values[i : i + COLUMNS], integers[i : i + COLUMNS]
-                _add_looked_up(near, rest, units, (form[1][b], words_below), (other[1][b], words_above))
+            if LOOK_UP:  # elsewhere there is no such code
+                for k in range(j, min(stop, tabled), COLUMNS):
+                    i, b = first + k, k // COLUMNS
+                    units = field[k : k + COLUMNS], values[i : i + COLUMNS], integers[i : i + COLUMNS]
+                    _add_looked_up(near, rest, units, (form[1][b], words_below), (other[1][b], words_above))
             for k in range(min(max(j, tabled), stop), stop):
                 i = first + k
                 below, above = (form[0][:, k], values[begin:first]), (other[0][:, k], values[end:last])
@@ -231,23 +234,17 @@ def weigh_layers(values, machine, told, summed, packed, energies):
 
 @kernel
 def record_layers(values, chains, machine, room, hold, thin, weighing, packed, energies):
-    """Take samples after every `thin` sweeps; return the number of flips.
+    """Take samples after every `thin` sweeps, or of states as they are where that is 0; return the number of flips.
 
     Mutates `packed` (n_samples, n_chains, ceil(n_units / 8)) uint8, `energies` (n_samples, n_chains), and what
     `sweep_layers` and `weigh_layers` do; `weighing` is what the latter takes as `told` and `summed`.
     """
     (told, summed), flips = weighing, 0
     for t in range(packed.shape[0]):
-        flips += sweep_layers(values, chains, machine, room, hold, thin)
+        if thin > 0:
+            flips += sweep_layers(values, chains, machine, room, hold, thin)
+        else:
+            for layer in machine[1]:
+                compute_fields(room[0], layer, values, machine, room[1], room[2], ONCE)
         weigh_layers(values, machine, told, summed, packed[t], energies[t])
     return flips
-
-
-@kernel
-def tell_energies_layers(values, machine, room, told, packed, energies):
-    """Do what `weigh_layers` does, once fields are computed. Mutates `packed`, `energies`, `room`."""
-    _, visited, _, _ = machine
-    fields, of_words, tables = room
-    for layer in visited:
-        compute_fields(fields, layer, values, machine, of_words, tables, 1)
-    weigh_layers(values, machine, told, None, packed, energies)

@@ -10,8 +10,10 @@ import numpy as np
 from ..arrays import copy_row, empty, zeros
 from ..bits import add_product
 from ..functions import exp_float32
-from ..jit import apart, apart_borrowing, borrowing, inlined, kernel
+from ..jit import apart, apart_borrowing, borrowing, inlined
 from ..random import draw_bits, log_float32, log_of_bits, logit_of_bits
+
+ONCE, TWICE = np.int64(1), np.int64(2)  # stages of fields: Numba compiles a function for each number in a call
 
 
 @inlined
@@ -23,7 +25,7 @@ def count_moved(moved, n_chains):
     return total
 
 
-@kernel
+@apart
 def gibbs_layer(up, fields, scale, streams, n_chains):
     """Draw every unit of a layer from its conditional distribution.
 
@@ -41,7 +43,7 @@ def gibbs_layer(up, fields, scale, streams, n_chains):
     return count_moved(moved, n_chains)
 
 
-@kernel
+@apart
 def metropolis_layer(up, fields, scale, streams, n_chains):
     """Propose to flip every unit of a layer and accept with min(1, exp(-beta dE)).
 
@@ -80,7 +82,7 @@ def sweep_layers(values, chains, machine, room, hold, n_sweeps):
     for _ in range(n_sweeps):
         for layer in visited:
             first, end = starts[layer], starts[layer + 1]
-            place = compute_fields(fields, layer, values, machine, words, tables, 2)
+            place = compute_fields(fields, layer, values, machine, words, tables, TWICE)
             field = fields[place : place + end - first]
             if hold is None:
                 flips += gibbs_layer(values[first:end], field, scale, streams, n_chains)
@@ -89,7 +91,7 @@ def sweep_layers(values, chains, machine, room, hold, n_sweeps):
     return flips
 
 
-@borrowing
+@apart_borrowing
 def compute_fields(fields, layer, values, machine, words, tables, n_stages):
     """Compute the fields of a layer given neighbours drawn before it, and in a second stage given those drawn later.
 
@@ -121,7 +123,9 @@ def compute_fields(fields, layer, values, machine, words, tables, n_stages):
 def _start_fields(fields, first, start):
     for i in range(fields.shape[0]):
         if start.shape[1] == 1:
-            fields[i, :] = start[first + i, 0]
+            here = start[first + i, 0]
+            for lane in range(fields.shape[1]):
+                fields[i, lane] = here
         else:
             copy_row(fields[i], start[first + i])
 
@@ -137,7 +141,7 @@ def add_fields(fields, layer, values, starts, start, products, words, tables):
         add_product(fields, products[2 * layer + 1], values[end : starts[layer + 2]], words, tables)
 
 
-@kernel
+@apart
 def anneal_layer(up, fields, base, before, after, streams, totals):
     """Move a summed-out layer from temperature `before` to `after` of a path, then draw it.
 

@@ -268,17 +268,18 @@ class LayeredChains(TemperingChains):
         return (self._starts, bias, products, whole, *units), np.empty((1 + n_rows, self.lanes.widths[k]))
 
     def _energies_block(self, k: int) -> np.ndarray:
-        from ...kernels.sampling.layer_energies import fill_energies_layers, tell_energies_layers
+        from ...kernels.sampling.layer_energies import fill_energies_layers, record_layers
 
-        energies, weighing = np.empty(self.lanes.used(k)), self._weighing(k, 1)
+        energies, weighing = np.empty((1, self.lanes.used(k))), self._weighing(k, 1)
         told, summed = weighing
         if told is None:
-            fill_energies_layers(energies, *summed)
-        else:
-            how = self._machine(1, k, self._visited), self._rooms[k], told, self._bytes(len(energies))
-            tell_energies_layers(self._values[k], *how, energies)
-        self._note_told(k, weighing, energies)
-        return energies
+            fill_energies_layers(energies[0], *summed)
+        else:  # by the kernel that takes samples, as most runs take some
+            how = self._values[k], self._chains(k), self._machine(1, k, self._visited), self._rooms[k], self._hold
+            record_layers(*how, 0, weighing, self._bytes(energies.shape[1])[None], energies)
+        found: np.ndarray = energies[0]
+        self._note_told(k, weighing, found)
+        return found
 
     def _prepare_energies(self) -> None:
         """Make what energies are told from before blocks run side by side."""
