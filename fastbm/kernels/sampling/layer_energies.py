@@ -47,54 +47,61 @@ def pack_sample(values, words, packed):
 
 
 @borrowing
-def _pack_unless_whole(words, values, first, end):
-    """Pack a layer into words, unless it begins at one of all units' words; tell whether. Mutates `words`."""
+def _words_of_layer(words, own, values, first, end):
+    """Return the address of a layer's words: in those of all units, or packed, where it does not begin at one of these.
+
+    Mutates `own` then, rows as long as those of `words`.
+    """
     if first % ROWS:
-        pack_lanes(words, values[first:end])
-    return first % ROWS > 0
+        pack_lanes(own, values[first:end])
+        return own.ctypes.data
+    return words.ctypes.data + first // ROWS * words.strides[0]
 
 
 @inlined
-def _addresses(near, rest, units, below, above, lane):
+def _addresses(near, rest, units, below, above, next_word, lane):
     """Return what `add_forms` takes of what `_add_looked_up` has, from a lane on."""
-    (fields, up, start), (tables, words), (others, marks), at = units, below, above, 4 * lane
+    (fields, k, up, start, i), (tables, words, n_words), (others, marks, n_marks), at = units, below, above, 4 * lane
     return (
-        near.ctypes.data + at, rest.ctypes.data + at, fields.ctypes.data + at, fields.strides[0], up.ctypes.data + at,
-        up.strides[0], start.ctypes.data + at, start.strides[0], tables.ctypes.data, words.ctypes.data + at,
-        words.shape[0], others.ctypes.data, marks.ctypes.data + at, marks.shape[0], words.strides[0],
+        near.ctypes.data + at, rest.ctypes.data + at, fields.ctypes.data + k * fields.strides[0] + at,
+        fields.strides[0], up.ctypes.data + i * up.strides[0] + at, up.strides[0],
+        start.ctypes.data + i * start.strides[0] + at, start.strides[0], tables, words + at, n_words, others,
+        marks + at, n_marks, next_word,
     )  # fmt: skip
 
 
 @borrowing
-def _add_looked_up(near, rest, units, below, above):
+def _add_looked_up(near, rest, units, below, above, next_word):
     """Do what `_add_unit` does for `COLUMNS` units; `below` and `above` are tables and words of layers beside.
 
-    `units` are the fields of these units, what they are, and what is added to their fields where all units are down.
+    These are addresses, with the number of words; `units` are the fields and the first one's row in them, what all
+    units are, what is added to their fields where all are down, and the first one's row there.
     """
     wide, halves = near.shape[0] // WIDE * WIDE, near.shape[0] // HALF * HALF
     for lane in range(0, wide, WIDE):
-        add_forms_wide(*_addresses(near, rest, units, below, above, lane))
+        add_forms_wide(*_addresses(near, rest, units, below, above, next_word, lane))
     for lane in range(wide, halves, HALF):
-        add_forms_half(*_addresses(near, rest, units, below, above, lane))
+        add_forms_half(*_addresses(near, rest, units, below, above, next_word, lane))
     for lane in range(halves, near.shape[0], NARROW):
-        add_forms(*_addresses(near, rest, units, below, above, lane))
+        add_forms(*_addresses(near, rest, units, below, above, next_word, lane))
 
 
 @borrowing
-def _add_unit(near, rest, sums, unit, below, above):
+def _add_unit(near, rest, sums, units, below, above):
     """Add the field of a unit, where it is up, to `near`, and what is added to it in integers to `rest`.
 
-    Mutates both, and `sums` (lanes,) int32, which is room; `unit` are its field, what it is, and what is added to its
-    field where all units are down; `below` and `above` are the integers that units of layers beside add, and these.
+    Mutates both, and `sums` (lanes,) int32, which is room; `units` are as for `_add_looked_up`; `below` and `above` are
+    the integers that units of layers beside add, (n, m), and between which units these lie.
     """
-    field, up, start = unit
+    fields, k, values, start, unit = units
+    field, up, first = fields[k], values[unit], start[unit]
     for lane in range(sums.shape[0]):
-        sums[lane] = start[lane]
-    for integers, others in (below, above):
-        for i in range(others.shape[0]):
-            integer = np.int64(integers[i])
+        sums[lane] = first[lane]
+    for integers, begin, end in (below, above):
+        for i in range(begin, end):
+            integer, others = np.int64(integers[i - begin, k]), values[i]
             for lane in range(sums.shape[0]):
-                more = integer if others[i, lane] != 0 else np.int64(0)
+                more = integer if others[lane] != 0 else np.int64(0)
                 sums[lane] = np.int32(np.int64(sums[lane]) + more)
     for lane in range(sums.shape[0]):
         near[lane] += field[lane] * up[lane]
@@ -151,14 +158,11 @@ def fill_energies_of_fields(energies, values, words, machine, told, room):
             continue
         begin, last = starts[layer - 1], starts[layer + 2] if upper else end
         form, other = forms[2 * layer - 2], forms[2 * layer + 1 if upper else 2 * layer - 2]
-        words_below, words_above = own[:0], own[:0]
+        n_below, n_above, at_below, at_above = 0, 0, 0, 0
         if LOOK_UP:  # bits beyond the end of a layer pick zeros
             n_below, n_above = (first - begin + ROWS - 1) // ROWS, (last - end + ROWS - 1) // ROWS
-            words_below, words_above = own[:n_below], own[n_below : n_below + n_above]
-            if not _pack_unless_whole(words_below, values, begin, first):
-                words_below = words[begin // ROWS : begin // ROWS + n_below]
-            if not _pack_unless_whole(words_above, values, end, last):
-                words_above = words[end // ROWS : end // ROWS + n_above]
+            at_below = _words_of_layer(words, own[:n_below], values, begin, first)
+            at_above = _words_of_layer(words, own[n_below : n_below + n_above], values, end, last)
         tabled = field.shape[0] // COLUMNS * COLUMNS if LOOK_UP and form[1].shape[0] else 0
         near[:] = 0.0
         rest[:] = 0
@@ -166,13 +170,13 @@ def fill_energies_of_fields(energies, values, words, machine, told, room):
             stop = min(j + GRAIN, field.shape[0])
             if LOOK_UP:  # elsewhere there is no such code
                 for k in range(j, min(stop, tabled), COLUMNS):
-                    i, b = first + k, k // COLUMNS
-                    units = field[k : k + COLUMNS], values[i : i + COLUMNS], integers[i : i + COLUMNS]
-                    _add_looked_up(near, rest, units, (form[1][b], words_below), (other[1][b], words_above))
+                    units, b = (field, k, values, integers, first + k), k // COLUMNS
+                    below = form[1].ctypes.data + b * form[1].strides[0], at_below, n_below
+                    above = other[1].ctypes.data + b * other[1].strides[0], at_above, n_above
+                    _add_looked_up(near, rest, units, below, above, words.strides[0])
             for k in range(min(max(j, tabled), stop), stop):
-                i = first + k
-                below, above = (form[0][:, k], values[begin:first]), (other[0][:, k], values[end:last])
-                _add_unit(near, rest, sums, (field[k], values[i], integers[i]), below, above)
+                units = field, k, values, integers, first + k
+                _add_unit(near, rest, sums, units, (form[0], begin, first), (other[0], end, last))
             _add_grains(total, near, rest, grains[first + j])
     for c in range(energies.shape[0]):
         energies[c] = total[c]
