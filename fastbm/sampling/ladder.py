@@ -23,7 +23,7 @@ from ..machine.machine import BoltzmannMachine
 from .chains import make_chains, threads_between
 from .engine.engine import Engine
 from .engine.lookup import LookupChains
-from .engine.temperatures import energies_now, measure
+from .engine.temperatures import TemperingChains
 
 SWAP_RATE = 0.3
 MOST_BETAS = 64
@@ -98,7 +98,7 @@ def energy_profile(
     )
     if halt is not None:
         chains.halt = halt
-    scale = spread_of(energies_now(chains)) / math.sqrt(model.n_units)
+    scale = spread_of(_energies(chains)) / math.sqrt(model.n_units)
     betas = asinh_grid(beta_low, beta_high, scale)
     work = chains.attempt_seconds * chains.n_units * chains.n_chains  # whatever the number of threads
     n_sweeps = int(min(max(SECONDS / (GRID * work), 1), SWEEPS))
@@ -120,9 +120,30 @@ def _measure(chains: Engine, beta: float, n_sweeps: int) -> tuple[float, float]:
     chains.set_beta(np.full(chains.n_chains, beta))
     if chains.halt():
         raise Halted
-    ahead, seen = n_sweeps // 2, -(-n_sweeps // 2)
-    found = chains.measure(ahead, seen) if isinstance(chains, LookupChains) else measure(chains, ahead, seen)
+    found = measure(chains, n_sweeps // 2, -(-n_sweeps // 2))
     return float(np.mean(found)), spread_of(found)
+
+
+def measure(chains: Engine, n_before: int, n_sweeps: int) -> np.ndarray:
+    """Do sweeps, then `n_sweeps` more; return what `quick_energies` does after each of these, (n_sweeps, n_chains)."""
+    if isinstance(chains, LookupChains):
+        return chains.measure(n_before, n_sweeps)
+    if isinstance(chains, TemperingChains) and chains.tempers(n_before + n_sweeps):
+        return chains.measure(n_before, n_sweeps)
+    found = np.empty((n_sweeps, chains.n_chains))
+    if n_before:
+        chains.sweep(n_before)
+    for t in range(n_sweeps):
+        chains.sweep(1)
+        found[t] = chains.quick_energies()
+    return found
+
+
+def _energies(chains: Engine) -> np.ndarray:
+    """Return energies, (n_chains,), by a kernel that the measurements take too where there is one."""
+    if isinstance(chains, TemperingChains) and chains.tempers(1):
+        return chains.measure_now()
+    return chains.quick_energies()
 
 
 def spread_of(energies: np.ndarray) -> float:

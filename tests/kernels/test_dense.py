@@ -21,8 +21,7 @@ from fastbm.sampling.engine.dense import dense_room
 from tests.support.combinations import pairwise
 from tests.twins import reference
 
-RULES = ["gibbs", "metropolis"]
-UNITS = ["spin", "binary"]
+RULES, UNITS = ["gibbs", "metropolis"], ["spin", "binary"]
 FIELD_TYPES = [np.int32, np.int64]
 FRACTION = 2.0**-16  # couplings are multiples of it, so that fixed point holds them exactly
 FIXED = {np.int32: 2.0**20, np.int64: 2.0**40}

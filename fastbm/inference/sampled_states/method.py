@@ -33,7 +33,6 @@ from ..tempering.ladder import make_ladder
 from ..verdict import Verdict, apart, judged
 from .state_set import StateSet
 
-SOURCES = ("chains", "tempering", "annealing")
 PIECE_BYTES = 1 << 24  # of packed states that are held at once, about
 
 Visited = Iterator[tuple[np.ndarray, np.ndarray]]

@@ -361,7 +361,7 @@ class LookupChains(WordChains):
         return np.concatenate(self._for_blocks(self._summed, 1))
 
     def measure(self, n_before: int, n_sweeps: int) -> np.ndarray:
-        """Do what `fastbm.sampling.engine.temperatures.measure` does, many sweeps in one call."""
+        """Do what `fastbm.sampling.ladder.measure` does, many sweeps in one call."""
         if n_before:
             self.sweep(n_before)
         found, ways = np.empty((n_sweeps, self.n_chains)), (self._many, self._own)

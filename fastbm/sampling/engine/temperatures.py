@@ -171,27 +171,6 @@ class Samples:
         return rows if self.whole is None else rows | {"ladder/states": self.whole}
 
 
-def measure(engine: Engine, n_before: int, n_sweeps: int) -> np.ndarray:
-    """Do sweeps, then `n_sweeps` more; return what `quick_energies` does after each of these, (n_sweeps, n_chains)."""
-    if isinstance(engine, TemperingChains) and engine.tempers(n_before + n_sweeps):
-        return engine.measure(n_before, n_sweeps)
-    found = np.empty((n_sweeps, engine.n_chains))
-    if n_before:
-        engine.sweep(n_before)
-    for t in range(n_sweeps):
-        engine.sweep(1)
-        found[t] = engine.quick_energies()
-    return found
-
-
-def energies_now(engine: Engine) -> np.ndarray:
-    """Return what `quick_energies` does, by the kernel that `measure` takes, so that no other is compiled."""
-    if isinstance(engine, TemperingChains) and engine.tempers(1):
-        found: np.ndarray = engine.measure_after(np.array([[0, 0, MEASURED]]))[0]
-        return found
-    return engine.quick_energies()
-
-
 class TemperingChains(CoolingChains):
     """Chains that may be replicas of ladders; a sweep of them must not be too long to be cut."""
 
@@ -247,12 +226,17 @@ class TemperingChains(CoolingChains):
         self.n_swept += n_sweeps
 
     def measure(self, n_before: int, n_sweeps: int) -> np.ndarray:
-        """Do what `measure` does."""
+        """Do what `fastbm.sampling.ladder.measure` does; each block goes its way without waiting for the others."""
         legs = np.tile(np.array([1, 0, MEASURED]), (n_before + n_sweeps, 1))
         legs[:n_before, 2] = 0
-        return self.measure_after(legs)
+        return self._measure(legs)
 
-    def measure_after(self, legs: np.ndarray) -> np.ndarray:
+    def measure_now(self) -> np.ndarray:
+        """Return what `quick_energies` does, by the kernel of `measure`, so that no other is compiled."""
+        found: np.ndarray = self._measure(np.array([[0, 0, MEASURED]]))[0]
+        return found
+
+    def _measure(self, legs: np.ndarray) -> np.ndarray:
         """Do what `legs` of one sweep each, or one of none, tell; each block goes its way without waiting for others.
 
         Returns

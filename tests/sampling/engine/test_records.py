@@ -13,7 +13,7 @@ from fastbm.kernels.sampling.rounding import worst_remainder
 from fastbm.sampling.chains import make_chains
 from fastbm.sampling.engine import edges
 from fastbm.sampling.engine.orders import ORDERS
-from fastbm.sampling.engine.temperatures import measure
+from fastbm.sampling.ladder import measure
 from tests.support.machines import UNITS
 
 
@@ -132,7 +132,7 @@ def test_samples_in_one_call_are_those_of_sweeps(kernel: str, order: str, n_chai
             apart.sweep(3)
             assert np.array_equal(apart.packed(), rows["samples/states"][t])
             assert np.array_equal(apart.energies(), rows["samples/energy"][t])
-        found = whole.measure(2, 3) if kernel == "lookup" else measure(whole, 2, 3)
+        found = measure(whole, 2, 3)
         apart.sweep(2)
         for energies in found:
             apart.sweep(1)
