@@ -128,7 +128,7 @@ def test_memory_is_kept_by_holding_units(wanted):
     assert plan(machine(20), max_bytes=100.0).forecast.seconds == math.inf
 
 
-@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("threads", [1, 3, 12])
 @pytest.mark.parametrize("wanted", [Wanted(), NO_VARIANCE, LOG_Z])
 def test_the_forecast_of_memory_is_kept(wanted, threads):
     for n in (22, 24, 25):

@@ -187,11 +187,14 @@ def _with_held(part: Part, free: np.ndarray, held: np.ndarray, up: np.ndarray) -
 
 
 def n_tables(wanted: Wanted) -> int:
-    """Return how many tables are held at a time.
+    """Return how many tables are held at a time at most, whatever the number of threads.
 
-    With moments and variance they are three, four tilted ones, the products' tiles, and one for all that is small.
+    Three, and the tiles of a product and all that is small count as one each. With moments there are the tiles of
+    three products where threads have them all at a time; with variance, later, four tilted tables and two products.
     """
-    return 11 if wanted.moments and wanted.energy_variance else 5
+    if not wanted.moments:
+        return 5
+    return 11 if wanted.energy_variance else 7
 
 
 def plan(
