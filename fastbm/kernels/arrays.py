@@ -1,7 +1,8 @@
-"""Arrays inside of kernels: new ones, and rows that are copied or summed, in ways that are compiled fast.
+"""Arrays inside of kernels: new ones, those at addresses, and rows that are copied or summed, all compiled fast.
 
 Numba compiles a function for every kind of array that `np.empty` or `np.zeros` makes, which takes longer than most
-parts of kernels do, seconds of text for what may go wrong in `to[:] = row`, and checks of axes for `row.sum()`.
+parts of kernels do, seconds of text for what may go wrong in `to[:] = row`, and checks of axes for `row.sum()`. A tuple
+of arrays has a type for every length, and all of them are passed wherever it is passed: addresses have one.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import numpy as np
 
 from .jit import cgutils, config, inlined, intrinsic, make_array, parse_dtype, populate_array, types
 
-__all__ = ["copy_row", "empty", "sum_row", "zeros"]
+__all__ = ["copy_row", "empty", "matrix_at", "sum_row", "zeros"]
 
 
 def _signature(shape: Any, dtype: Any) -> Any:
@@ -76,11 +77,46 @@ def _copy_row(_typing: Any, to: Any, row: Any) -> Any:
     return types.void(to, row), generate
 
 
+@intrinsic
+def _matrix_at(_typing: Any, like: Any, place: Any, n: Any, m: Any) -> Any:
+    """Return the matrix (n, m) that lies at an address, without gaps and of the same kind of numbers as `like`.
+
+    Nothing keeps its memory but who made it.
+    """
+    kind = types.Array(like.dtype, 2, "C")
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        _, place, n, m = args
+        made = make_array(kind)(context, builder)
+        size = context.get_constant(types.intp, context.get_abi_sizeof(context.get_data_type(kind.dtype)))
+        data = builder.inttoptr(place, made.data.type)
+        populate_array(made, data=data, shape=[n, m], strides=[builder.mul(m, size), size], itemsize=size, meminfo=None)
+        return made._getvalue()
+
+    return kind(like, types.intp, types.intp, types.intp), generate
+
+
+class _Memory:
+    """What NumPy makes an array of that lies at an address."""
+
+    def __init__(self, place: int, shape: tuple[int, ...], kind: str) -> None:
+        self.__array_interface__ = {"data": (place, False), "shape": shape, "typestr": kind, "version": 3}
+
+
+def _matrix_plainly(like: Any, place: Any, n: Any, m: Any) -> Any:
+    if not n * m:
+        return np.zeros((n, m), like.dtype)
+    return np.asarray(_Memory(int(place), (int(n), int(m)), like.dtype.str))
+
+
 def _copy_plainly(to: Any, row: Any) -> None:
     to[:] = row
 
 
-empty, zeros, copy_row = (np.empty, np.zeros, _copy_plainly) if config.DISABLE_JIT else (_empty, _zeros, _copy_row)
+if config.DISABLE_JIT:
+    empty, zeros, copy_row, matrix_at = np.empty, np.zeros, _copy_plainly, _matrix_plainly
+else:
+    empty, zeros, copy_row, matrix_at = _empty, _zeros, _copy_row, _matrix_at
 
 
 @inlined

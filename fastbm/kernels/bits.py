@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .arrays import empty
+from .arrays import empty, matrix_at
 from .functions import count_bits
 from .jit import apart_borrowing, borrowing, kernel
 from .vectors import (
@@ -96,16 +96,21 @@ def fill_tables(tables, weights, masks):
 
 
 @apart_borrowing
-def _add_tabled(fields, row, tables, words):
-    """Add to four rows of fields what tables of their columns and `words` say."""
+def add_tabled_rows(fields, row, tables, words):
+    """Add to four rows of fields, float32 or int32, what tables of their columns at an address and `words` say.
+
+    Mutates `fields` (m, lanes), lanes a multiple of 16.  Cost: a look-up and an addition for four rows, a column and 16
+    lanes.
+    """
     here, next_field, next_word = fields.ctypes.data + row * fields.strides[0], fields.strides[0], words.strides[0]
     wide, halves = fields.shape[1] // WIDE * WIDE, fields.shape[1] // HALF * HALF
+    bits, n_words = words.ctypes.data, len(words)
     for lane in range(0, wide, WIDE):
-        add_tabled_wide(here + 4 * lane, next_field, tables, words.ctypes.data + 4 * lane, next_word, len(words))
+        add_tabled_wide(fields, here + 4 * lane, next_field, tables, bits + 4 * lane, next_word, n_words)
     for lane in range(wide, halves, HALF):
-        add_tabled_half(here + 4 * lane, next_field, tables, words.ctypes.data + 4 * lane, next_word, len(words))
+        add_tabled_half(fields, here + 4 * lane, next_field, tables, bits + 4 * lane, next_word, n_words)
     for lane in range(halves, fields.shape[1], NARROW):
-        add_tabled(here + 4 * lane, next_field, tables, words.ctypes.data + 4 * lane, next_word, len(words))
+        add_tabled(fields, here + 4 * lane, next_field, tables, bits + 4 * lane, next_word, n_words)
 
 
 @borrowing
@@ -113,10 +118,10 @@ def add_with_tables(fields, tables, words):
     """Add the product to the first 4 len(tables) rows of `fields` (m, lanes) float32, lanes a multiple of 16.
 
     Mutates `fields`.
-    Cost: a look-up and an addition for four rows, a column and 16 lanes.
+    Cost: that of `add_tabled_rows`.
     """
     for b in range(tables.shape[0]):
-        _add_tabled(fields, COLUMNS * b, np.int64(tables.ctypes.data) + b * tables.strides[0], words)
+        add_tabled_rows(fields, COLUMNS * b, np.int64(tables.ctypes.data) + b * tables.strides[0], words)
 
 
 def room_of_rows(n_words: int) -> tuple[int, ...]:
@@ -137,7 +142,7 @@ def add_with_rows(fields, weights, words, masks, tables):
     for j in range(0, weights.shape[1] // COLUMNS * COLUMNS, COLUMNS):
         column = weights.ctypes.data + j * next_column
         fill_tables_of_columns(tables.ctypes.data, column, next_row, next_column, len(words), masks.ctypes.data)
-        _add_tabled(fields, j, np.int64(tables.ctypes.data), words)
+        add_tabled_rows(fields, j, np.int64(tables.ctypes.data), words)
 
 
 @borrowing
@@ -189,29 +194,55 @@ def _add_columns(fields, weights, up, first, end, n_done):
 
 
 @apart_borrowing
-def add_product(fields, product, up, words, room):
-    """Add the product of weights with bits `up` (n, lanes) of 0 and 1 to `fields` (m, lanes), by one of the three ways.
+def add_packed(fields, product, up, words, room):
+    """Add the product of weights with bits to `fields` (m, lanes), by one of the three ways.
 
-    Mutates `fields`, and the room: `words` (at least n / 32, lanes) uint32, or None where the processor looks up no
-    sums, for float64, and for lanes that are no multiple of 16; and `room`, as `room_of_rows` says.
+    Mutates `fields`, and `room`, as `room_of_rows` says, which is None where the processor looks up no sums, for
+    float64, and for lanes that are no multiple of 16. Elsewhere `words` (ceil(n / 32), lanes) are the bits that `up`
+    (n, lanes) has as 0 and 1.
     `product` holds the weights (n, m), their tables as `fill_tables` makes them or none of these, the rows beyond the
     last 32 with zeros below, and `MASKS`.
     """
     weights, tables, tail, masks = product
     n, m = weights.shape
-    if words is None:
+    if room is None:
         add_plainly(fields, weights, up)
     else:
-        _add_looked_up(fields, weights, tables, tail, masks, up, words[: -(-n // ROWS)], room, n // ROWS)
+        _add_looked_up(fields, weights, tables, tail, masks, words, room, n // ROWS)
         _add_columns(fields, weights, up, m // COLUMNS * COLUMNS, 0, 0)
 
 
 @borrowing
-def _add_looked_up(fields, weights, tables, tail, masks, up, words, room, n_whole):
-    """Do what `add_product` does for columns in fours, by tables that are there or made on the way."""
+def product_at(products, k, like):
+    """Return a product as `add_packed` takes it, of weights of the same type as `like`.
+
+    `products` are rows of numbers, each the address of the weights and their shape, that of their tables and for how
+    many fours of columns there are any, and that of the rows beyond the last 32; and `MASKS`.
+    """
+    rows, masks = products
+    place, n, m, tables, n_fours, tail = rows[k]
+    size = (n + ROWS - 1) // ROWS * ROWS // 4 * COLUMNS * 16
+    return (
+        matrix_at(like, place, n, m), matrix_at(like, tables, n_fours, size), matrix_at(like, tail, ROWS, m), masks,
+    )  # fmt: skip
+
+
+@borrowing
+def add_product(fields, product, up, words, room):
+    """Do what `add_packed` does for `up`. Mutates `words` too: at least n / 32 rows, or None where `room` is."""
+    if words is None:
+        add_packed(fields, product, up, None, None)
+    else:
+        some = words[: -(-up.shape[0] // ROWS)]
+        pack_lanes(some, up)
+        add_packed(fields, product, up, some, room)
+
+
+@borrowing
+def _add_looked_up(fields, weights, tables, tail, masks, words, room, n_whole):
+    """Do what `add_packed` does for columns in fours, by tables that are there or made on the way."""
     if weights.shape[1] < COLUMNS:
         return
-    pack_lanes(words, up)
     if tables.shape[0]:
         add_with_tables(fields, tables, words)
         return

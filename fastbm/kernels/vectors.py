@@ -43,21 +43,23 @@ def fetch(builder: Any, place: Any) -> None:
 def _tile(n_vectors: int) -> Any:
     """Make a function that adds sums of rows to `COLUMNS` rows of fields, in `n_vectors` vectors of lanes.
 
-    Its arguments are addresses and distances in bytes: of the fields and from row to row; of the tables; of the words
-    that say which units are on, and from word to word; and the number of words.
+    Its arguments are an array of such numbers, float32 or int32, of which only the type is looked at; addresses and
+    distances in bytes: of the fields and from row to row; of the tables; of the words that say which units are on, and
+    from word to word; and the number of words.
     """
 
     @intrinsic
     def add_tile(
-        typing: Any, fields: Any, next_field: Any, tables: Any, words: Any, next_word: Any, n_words: Any
+        typing: Any, like: Any, fields: Any, next_field: Any, tables: Any, words: Any, next_word: Any, n_words: Any
     ) -> Any:
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            fields, next_field, tables, words, next_word, n_words = args
-            code = _Code(builder)
+            _, fields, next_field, tables, words, next_word, n_words = args
+            code, kind = _Code(builder), _VECTOR if like.dtype == types.float32 else _WORDS
+            add = builder.fadd if kind is _VECTOR else builder.add
             places = [
-                [code.at(fields, _VECTOR, (j, next_field), 64 * v) for v in range(n_vectors)] for j in range(COLUMNS)
+                [code.at(fields, kind, (j, next_field), 64 * v) for v in range(n_vectors)] for j in range(COLUMNS)
             ]
-            sums = [[code.kept(place) for place in row] for row in places]
+            sums = [[code.kept(place, kind) for place in row] for row in places]
             words_left = [cgutils.alloca_once(builder, _WORDS) for _ in range(n_vectors)]
             with cgutils.for_range(builder, n_words) as loop:
                 for v, register in enumerate(words_left):
@@ -65,21 +67,21 @@ def _tile(n_vectors: int) -> Any:
                 of_word = builder.add(tables, builder.mul(loop.index, ir.Constant(_ADDRESS, TABLES)))
                 # a loop, as code eight times as long would be compiled eight times as long
                 with cgutils.for_range(builder, ir.Constant(_ADDRESS, ROWS // 4)) as inner:
-                    here = [code.load(of_word, _VECTOR, (inner.index, 64 * COLUMNS), 64 * j) for j in range(COLUMNS)]
+                    here = [code.load(of_word, kind, (inner.index, 64 * COLUMNS), 64 * j) for j in range(COLUMNS)]
                     for j in range(COLUMNS * (n_vectors > 1)):
                         fetch(builder, code.at(of_word, _BYTE, (inner.index, 64 * COLUMNS), TABLES + 64 * j))
                     for v, register in enumerate(words_left):
                         entries = builder.load(register)
                         builder.store(builder.lshr(entries, ir.Constant(_WORDS, [4] * 16)), register)
                         for j in range(COLUMNS):
-                            total = builder.fadd(builder.load(sums[j][v]), code.look_up(here[j], entries))
+                            total = add(builder.load(sums[j][v]), code.look_up(here[j], entries))
                             builder.store(total, sums[j][v])
             for row, targets in zip(sums, places, strict=True):
                 for register, target in zip(row, targets, strict=True):
                     builder.store(builder.load(register), target, align=4)
             return context.get_dummy_value()
 
-        return types.void(*[types.intp] * 6), generate
+        return types.void(like, *[types.intp] * 6), generate
 
     return add_tile
 
@@ -134,16 +136,16 @@ class _Code:
     def load(self, start: Any, kind: Any, steps: Any, offset: int) -> Any:
         return self._builder.load(self.at(start, kind, steps, offset), align=2 if kind is _SHORT else 4)
 
-    def kept(self, place: Any) -> Any:
+    def kept(self, place: Any, kind: Any = _VECTOR) -> Any:
         """Return a register that starts with the vector that is at a place."""
-        register = cgutils.alloca_once(self._builder, _VECTOR)
+        register = cgutils.alloca_once(self._builder, kind)
         self._builder.store(self._builder.load(place, align=4), register)
         return register
 
     def look_up(self, table: Any, entries: Any) -> Any:
         """Every lane's entry of a table; bits of its index above the fourth have no meaning."""
-        kind = ir.FunctionType(_VECTOR, [_VECTOR, _WORDS])
-        permute = cgutils.get_or_insert_function(self._builder.module, kind, "llvm.x86.avx512.permvar.sf.512")
+        kind, name = ir.FunctionType(table.type, [table.type, _WORDS]), "sf" if table.type == _VECTOR else "si"
+        permute = cgutils.get_or_insert_function(self._builder.module, kind, f"llvm.x86.avx512.permvar.{name}.512")
         return self._builder.call(permute, [table, entries])
 
     def everywhere(self, value: Any, kind: Any = _VECTOR) -> Any:

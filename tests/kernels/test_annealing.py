@@ -136,7 +136,7 @@ def test_a_walk_over_layers_is_that_of_the_twin(dtype: type, path: list[float]) 
     totals, tilts = np.full(n_lanes, 2.5), np.full(n_lanes, 0.5)
     words = [reference.xoshiro(stream) for stream in streams.T.tolist()]
     made = [BitProduct(one.astype(dtype)) for block in blocks for one in (block, block.T)]
-    machine = starts, bias.astype(dtype)[:, None], tuple(product.arrays(9) for product in made)
+    machine = starts, bias.astype(dtype)[:, None], BitProduct.rows(made, 9)
     room = np.empty((35, n_lanes), dtype), *BitProduct.room(made, n_lanes)
     follow_layers(up, (totals, tilts), streams, machine, (base.astype(dtype), base, tilt), room, np.array(path))
 

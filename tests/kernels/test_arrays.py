@@ -1,9 +1,9 @@
-"""New arrays of kernels, and copies of rows, are those of NumPy."""
+"""New arrays of kernels, those at addresses, and copies of rows are those of NumPy."""
 
 import numpy as np
 import pytest
 
-from fastbm.kernels.arrays import copy_row, empty, zeros
+from fastbm.kernels.arrays import copy_row, empty, matrix_at, zeros
 from fastbm.kernels.jit import kernel
 
 
@@ -40,3 +40,21 @@ def test_a_row_is_copied_to_where_others_lie_between(kind):
     copy_column(to, row)
     assert to[:, 1].tolist() == row.tolist()
     assert not to[:, 0].any()
+
+
+@kernel
+def double_at(like, place, n, m):
+    matrix = matrix_at(like, place, n, m)
+    for i in range(matrix.shape[0]):
+        for j in range(matrix.shape[1]):
+            matrix[i, j] *= 2
+    return matrix.shape
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64, np.int32])
+@pytest.mark.parametrize("shape", [(3, 4), (1, 5), (0, 4)])
+def test_a_matrix_at_an_address_is_the_one_there(shape, kind):
+    made = np.arange(12).astype(kind)
+    matrix = made[: shape[0] * shape[1]].reshape(shape)
+    assert double_at(np.zeros(1, kind), matrix.ctypes.data, *shape) == shape
+    assert made.tolist() == [k * (2 if k < matrix.size else 1) for k in range(12)]

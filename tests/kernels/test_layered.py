@@ -18,6 +18,19 @@ RULES = {"gibbs": gibbs_layer, "metropolis": metropolis_layer}
 FALSE_ALARM = 1e-4  # of one G-test, over seeds
 
 
+def update(rule: str, up: np.ndarray, fields: np.ndarray, scale: np.ndarray, streams: np.ndarray, n_chains: int) -> int:
+    """Update a layer, and hold the words that come of it against its bits. Mutates `up`, `streams`."""
+    n, n_lanes = up.shape
+    words = np.full((-(-n // 32), n_lanes), 2**32 - 1, np.uint32)
+    n_flips = RULES[rule](
+        up, words, fields, scale, streams, n_chains, (np.empty(n_lanes, np.uint32), np.empty(n_lanes, np.int32))
+    )
+    bits = (words[:, None] >> np.arange(32, dtype=np.uint32)[:, None] & np.uint32(1)).reshape(-1, n_lanes)
+    assert np.array_equal(bits[:n], up)
+    assert not bits[n:].any()
+    return n_flips
+
+
 def random_streams(n_lanes: int, seed: int) -> np.ndarray:
     return np.random.default_rng(seed).integers(1, 2**32, (4, n_lanes), dtype=np.uint32)
 
@@ -40,7 +53,7 @@ def test_updates_are_those_of_the_twin(rule, bits):
         for c in range(n_lanes)
     ]
     before = up.copy()
-    flips = RULES[rule](up, fields, scale, streams, 4)
+    flips = update(rule, up, fields, scale, streams, 4)
     assert up.T.tolist() == expected
     assert flips == (before != up)[:, :4].sum()
 
@@ -49,7 +62,7 @@ def test_metropolis_accepts_ties():
     # the first word drawn is the largest, whose logarithm is 0: nothing is in favour of the flip, and it is made
     streams = np.repeat(np.array([[2**32 - 1], [5], [6], [1]], np.uint32), 2, axis=1)
     up = np.array([[0, 1]], np.float32)
-    metropolis_layer(up, np.zeros((1, 2), np.float32), np.ones(2, np.float32), streams, 2)
+    update("metropolis", up, np.zeros((1, 2), np.float32), np.ones(2, np.float32), streams, 2)
     assert up.tolist() == [[1, 0]]
 
 
@@ -65,9 +78,9 @@ def test_a_lane_does_not_depend_on_its_neighbours(rule):
         (up[:, k].copy(), fields[:, k].copy(), scale[k].copy(), streams[:, k].copy())
         for k in (slice(0, 7), slice(7, 65))
     ]
-    RULES[rule](up, fields, scale, streams, 65)
+    update(rule, up, fields, scale, streams, 65)
     for part in parts:
-        RULES[rule](*part, part[0].shape[1])
+        update(rule, *part, part[0].shape[1])
     assert np.array_equal(np.hstack([part[0] for part in parts]), up)
     assert np.array_equal(np.hstack([part[3] for part in parts]), streams)
 
@@ -85,7 +98,7 @@ def alternate(
                 fields += blocks[k - 1].T @ (lo + (hi - lo) * layers[k - 1].astype(float))
             if k + 1 < len(layers):
                 fields += blocks[k] @ (lo + (hi - lo) * layers[k + 1].astype(float))
-            RULES[rule](layer, fields.astype(np.float32), scale, streams, layer.shape[1])
+            update(rule, layer, fields.astype(np.float32), scale, streams, layer.shape[1])
 
 
 @pairwise(rule=RULES, sizes=[(4, 3), (3, 2, 2)], units=["spin", "binary"])
@@ -143,7 +156,8 @@ def test_sweeps_and_energies_are_those_of_the_twin(rule, order, units, power, fi
 def test_zero_scale_draws_fair_bits(dtype):
     # 10^6 fair bits; 4.5 standard errors in two tests: a false alarm in 70,000 seeds
     up = np.zeros((1000, 1000), dtype)
-    gibbs_layer(up, random_fields(1000, 1000, dtype, seed=12), np.zeros(1000, dtype), random_streams(1000, seed=13), 0)
+    fields, streams = random_fields(1000, 1000, dtype, seed=12), random_streams(1000, seed=13)
+    update("gibbs", up, fields, np.zeros(1000, dtype), streams, 0)
     assert abs(up.mean() - 0.5) < 4.5 * 0.5 / 1000
 
 
@@ -167,8 +181,8 @@ def test_one_compiled_signature_for_each_type_of_fields():
     def run_all(n, n_lanes):
         for dtype in FLOATS:
             up, fields, scale = np.zeros((n, n_lanes), dtype), np.zeros((n, n_lanes), dtype), np.ones(n_lanes, dtype)
-            for update in RULES.values():
-                update(up, fields, scale, random_streams(n_lanes, seed=1), n_lanes)
+            for rule in RULES:
+                update(rule, up, fields, scale, random_streams(n_lanes, seed=1), n_lanes)
 
     kernels = tuple(RULES.values())
     run_all(4, 4)

@@ -67,7 +67,7 @@ class LayersWalk(Walk):
 
     def _follow_block(self, k: int, path: np.ndarray) -> None:
         up = self._up[k]
-        products = tuple(product.arrays(len(path)) for product in self._products)
+        products = BitProduct.rows(self._products, len(path))
         room = np.empty((self._most_units, up.shape[1]), up.dtype), *BitProduct.room(self._products, up.shape[1])
         follow_layers(
             up,

@@ -162,16 +162,16 @@ def temper_layers(values, chains, visits, machine, ladders, weighing, found):
     """Do what `temper_dense` does of replicas on layered couplings.
 
     Mutates `values`, scale and streams of `chains`, and what `swap_lanes` does. `visits` is (legs, hold), `machine`
-    (machine, room) as for `sweep_layers`, `weighing` what `weigh_layers` takes as `told` and `summed`.
+    (machine, room) as for `sweep_layers`, `weighing` what `weigh_layers` takes as `bits`, `told` and `summed`.
     """
     (legs, hold), (machine_of_sweeps, room), (packed, energies, notes) = visits, machine, found
-    told, summed = weighing
+    bits, told, summed = weighing
     here, bytes_here = empty(energies.shape[1], np.float64), empty(packed.shape[1:], np.uint8)
     n_flips, t = 0, 0
     for leg in range(legs.shape[0]):
         n_flips += sweep_layers(values, chains, machine_of_sweeps, room, hold, legs[leg, 0])
         if legs[leg, 1] or legs[leg, 2]:
-            weigh_layers(values, machine_of_sweeps, told, summed, bytes_here, here)
+            weigh_layers(values, machine_of_sweeps, bits, told, summed, bytes_here, here)
         if legs[leg, 1]:
             swap_lanes(ladders, here, chains[1])
         if legs[leg, 2]:

@@ -2,182 +2,189 @@
 
 With f the fields where all units are down, and F those of a layer given the layers drawn before it in a sweep, E =
 E(all down) - sum x f - sum x F over units of layers that are drawn first, and of others. Where F is float32, it says
-how large a sum over some units is, and integers modulo 2^32 say the rest: couplings are multiples of a unit so coarse
-that the roundings of F are less than 2^31 of it, and so fine that these multiples are nearly the couplings.
+how large a sum is, and integers modulo a power of two say the rest: couplings are multiples of a unit so coarse that
+the roundings of F are less than half of this power, and so fine that these multiples are nearly the couplings.
+
+Two integers of 16 bits are summed as one of 32, those of two units of a layer, where 16 bits do; then the sum of each
+is found from its field. Where 32 bits are needed, those of `GRAIN` units are summed before it is found.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from ..arrays import copy_row
 from ..bit_vectors import store_word
-from ..bits import HALF, NARROW, ROWS, WIDE, add_product, pack_lanes, pack_units
-from ..jit import apart, apart_borrowing, borrowing, inlined, kernel
-from ..vector_forms import add_forms, add_forms_half, add_forms_wide
-from ..vectors import COLUMNS, has_look_up
-from .layered import ONCE, compute_fields, sweep_layers
+from ..bits import COLUMNS, add_packed, add_tabled_rows, product_at
+from ..jit import apart_borrowing, borrowing, inlined
+from ..vectors import TILED, has_look_up
+from .layered import MARKS, ONCE, PLACES, STARTS, compute_fields, sweep_layers
 
-GRAIN = 16  # units of a layer that are summed together
-TURN = 2.0**32
+GRAIN = 16  # rows of sums at a time
+TURN, HALF_TURN = 2.0**32, 2.0**16
+PULLED, SUMMED, FIXED, NARROW, WIDE = range(5)  # how energies of a layer are found
+_WHOLE = np.float32(1.5 * 2.0**23)  # has float32 up to 2^22 rounded to whole numbers where it is added
 LOOK_UP = has_look_up()
 
 
-@kernel
-def pack_sample(values, words, packed):
-    """Pack each lane's units into words, and into bytes as `pack_units` does. Mutates `packed` (n_chains, n_bytes).
+@borrowing
+def pack_sample(words, plan, joined, packed):
+    """Write each lane's units as bytes, unit 0 in the lowest bit. Mutates `packed` (n_chains, n_bytes), `joined`.
 
-    Mutates `words` (ceil(n / 32), lanes) uint32, which are not written where nothing can be looked up by them.
-    Cost: one pass over `values`.
+    `words` are those of layers, as `plan` says; `joined` (ceil(n_units / 32) + 2, lanes) uint32 is room.
+    Cost: a few operations for 32 units, vectorised over lanes, and a store for 64 units of a lane.
     """
-    if not LOOK_UP:
-        pack_units(values, packed)
-    else:
-        pack_lanes(words, values)
-        for w in range(0, words.shape[0], 2):
-            n_bytes = packed.shape[1] - 4 * w
-            for c in range(packed.shape[0]):
-                word = np.uint64(words[w, c])
-                if w + 1 < words.shape[0]:
-                    word |= np.uint64(words[w + 1, c]) << np.uint64(32)
-                if n_bytes >= 8:
-                    store_word(packed.ctypes.data + c * packed.strides[0] + 4 * w, word)
-                else:
-                    for b in range(n_bytes):
-                        packed[c, 4 * w + b] = np.uint8(word >> np.uint64(8 * b))
+    n_bytes = packed.shape[1]
+    joined[:] = 0
+    for layer in range(plan.shape[1] - 1):
+        for w in range(plan[MARKS, layer + 1] - plan[MARKS, layer]):
+            row, place = words[plan[MARKS, layer] + w], plan[STARTS, layer] + 32 * w
+            shift, low, high = np.uint64(place % 32), joined[place // 32], joined[place // 32 + 1]
+            for lane in range(joined.shape[1]):
+                word = np.uint64(row[lane]) << shift
+                low[lane] |= np.uint32(word)
+                high[lane] |= np.uint32(word >> np.uint64(32))
+    if not TILED or n_bytes < 8:
+        for c in range(packed.shape[0]):
+            for b in range(n_bytes):
+                packed[c, b] = np.uint8(joined[b // 4, c] >> np.uint32(8 * (b % 4)))
+        return
+    for first in range(0, n_bytes, 8):  # the last eight bytes are those of a row's end, some of them written again
+        begin = min(first, n_bytes - 8)
+        shift, w = np.uint64(8 * (begin % 4)), begin // 4
+        for c in range(packed.shape[0]):
+            word = np.uint64(joined[w, c]) | np.uint64(joined[w + 1, c]) << np.uint64(32)
+            more = np.uint64(joined[w + 2, c]) << np.uint64(32) << (np.uint64(32) - shift)
+            store_word(packed.ctypes.data + c * n_bytes + begin, word >> shift | more)
 
 
 @borrowing
-def _words_of_layer(words, own, values, first, end):
-    """Return the address of a layer's words: in those of all units, or packed, where it does not begin at one of these.
+def _add_integers(sums, values, words, integers, n_columns, tables, at, first):
+    """Add integers of units that are up to rows of sums, those of columns from `first` on. Mutates `sums`.
 
-    Mutates `own` then, rows as long as those of `words`.
+    `integers` (n n_columns,) are of the units of `values` (n, lanes); `tables`, if there are any, hold from `at` on
+    what `fastbm.kernels.bits.fill_tables` has of float32.
     """
-    if first % ROWS:
-        pack_lanes(own, values[first:end])
-        return own.ctypes.data
-    return words.ctypes.data + first // ROWS * words.strides[0]
+    if LOOK_UP and tables.shape[0]:
+        size = 64 * COLUMNS * 8 * words.shape[0]
+        for k in range(0, sums.shape[0], COLUMNS):
+            place = tables.ctypes.data + 4 * at + (first + k) // COLUMNS * size
+            add_tabled_rows(sums, k, np.int64(place), words)
+        return
+    for i in range(values.shape[0]):
+        row = values[i]
+        for k in range(sums.shape[0]):
+            integer, into = np.int64(integers[i * n_columns + first + k]), sums[k]
+            for lane in range(sums.shape[1]):
+                more = integer if row[lane] != 0 else np.int64(0)
+                into[lane] = np.int32(np.int64(into[lane]) + more)
 
 
 @inlined
-def _addresses(near, rest, units, below, above, next_word, lane):
-    """Return what `add_forms` takes of what `_add_looked_up` has, from a lane on."""
-    (fields, k, up, start, i), (tables, words, n_words), (others, marks, n_marks), at = units, below, above, 4 * lane
-    return (
-        near.ctypes.data + at, rest.ctypes.data + at, fields.ctypes.data + k * fields.strides[0] + at,
-        fields.strides[0], up.ctypes.data + i * up.strides[0] + at, up.strides[0],
-        start.ctypes.data + i * start.strides[0] + at, start.strides[0], tables, words + at, n_words, others,
-        marks + at, n_marks, next_word,
-    )  # fmt: skip
+def _whole_parts(field, scale, low):
+    """Return the multiple of 2^16 units that a field is near, and the one of units, beyond that, whose low bits are so.
 
-
-@borrowing
-def _add_looked_up(near, rest, units, below, above, next_word):
-    """Do what `_add_unit` does for `COLUMNS` units; `below` and `above` are tables and words of layers beside.
-
-    These are addresses, with the number of words; `units` are the fields and the first one's row in them, what all
-    units are, what is added to their fields where all are down, and the first one's row there.
+    `scale` is how many 2^16 units are 1.
     """
-    wide, halves = near.shape[0] // WIDE * WIDE, near.shape[0] // HALF * HALF
-    for lane in range(0, wide, WIDE):
-        add_forms_wide(*_addresses(near, rest, units, below, above, next_word, lane))
-    for lane in range(wide, halves, HALF):
-        add_forms_half(*_addresses(near, rest, units, below, above, next_word, lane))
-    for lane in range(halves, near.shape[0], NARROW):
-        add_forms(*_addresses(near, rest, units, below, above, next_word, lane))
+    near = np.float32(field * scale)
+    whole = np.float32(np.float32(near + _WHOLE) - _WHOLE)
+    rest = np.int32(np.float32(np.float32(near - whole) * np.float32(HALF_TURN)))
+    more = np.int32(np.int16(np.int64(low) - np.int64(rest)))
+    return np.int32(whole), np.int32(np.int64(rest) + np.int64(more))
 
 
 @borrowing
-def _add_unit(near, rest, sums, units, below, above):
-    """Add the field of a unit, where it is up, to `near`, and what is added to it in integers to `rest`.
+def _add_narrow(high, low, sums, fields, values, both, scale):
+    """Add what two units that are up have to `high`, in 2^16 units, and `low`, in units. Mutates both.
 
-    Mutates both, and `sums` (lanes,) int32, which is room; `units` are as for `_add_looked_up`; `below` and `above` are
-    the integers that units of layers beside add, (n, m), and between which units these lie.
+    `sums` (lanes,) are the integers of the first, and those of the second in front; `fields` and `values` (2, lanes) of
+    both, or (1, lanes).
     """
-    fields, k, values, start, unit = units
-    field, up, first = fields[k], values[unit], start[unit]
-    for lane in range(sums.shape[0]):
-        sums[lane] = first[lane]
-    for integers, begin, end in (below, above):
-        for i in range(begin, end):
-            integer, others = np.int64(integers[i - begin, k]), values[i]
-            for lane in range(sums.shape[0]):
-                more = integer if others[lane] != 0 else np.int64(0)
-                sums[lane] = np.int32(np.int64(sums[lane]) + more)
-    for lane in range(sums.shape[0]):
-        near[lane] += field[lane] * up[lane]
-        more = np.int64(sums[lane]) if up[lane] != 0 else np.int64(0)
-        rest[lane] = np.int32(np.int64(rest[lane]) + more)
+    one, other = fields[0], fields[1 if both else 0]
+    up, beside = values[0], values[1 if both else 0]
+    for lane in range(high.shape[0]):
+        whole, rest = _whole_parts(one[lane], scale, sums[lane])
+        left = np.int32(np.int32(np.int64(sums[lane]) - np.int64(rest)) >> np.int32(16))
+        more, last = _whole_parts(other[lane], scale, np.int32(np.int64(left) - np.int64(whole)))
+        is_up, is_beside = up[lane] != 0, both and beside[lane] != 0
+        high[lane] = np.int32(np.int64(high[lane]) + np.int64(whole if is_up else np.int32(0)))
+        low[lane] = np.int32(np.int64(low[lane]) + np.int64(rest if is_up else np.int32(0)))
+        high[lane] = np.int32(np.int64(high[lane]) + np.int64(more if is_beside else np.int32(0)))
+        low[lane] = np.int32(np.int64(low[lane]) + np.int64(last if is_beside else np.int32(0)))
 
 
 @borrowing
-def _add_grains(total, near, rest, grain):
-    """Add to `total` what `near` float32 and `rest` int32, in units of `grain`, are together. Mutates all three."""
+def _add_wide(total, near, rest, sums, fields, values, unit):
+    """Add what some units that are up have to `total`. Mutates it, and `near` float32 and `rest` int32, room."""
+    near[:] = 0.0
+    rest[:] = 0
+    for k in range(values.shape[0]):
+        for lane in range(total.shape[0]):
+            near[lane] += fields[k, lane] * values[k, lane]
+            more = np.int64(sums[k, lane]) if values[k, lane] != 0 else np.int64(0)
+            rest[lane] = np.int32(np.int64(rest[lane]) + more)
     for lane in range(total.shape[0]):
         units = np.float64(rest[lane])
-        turns = np.floor((np.float64(near[lane]) / grain - units) / TURN + 0.5)
-        total[lane] += (turns * TURN + units) * grain
-        near[lane] = 0.0
-        rest[lane] = 0
+        turns = np.floor((np.float64(near[lane]) / unit - units) / TURN + 0.5)
+        total[lane] += (turns * TURN + units) * unit
 
 
 @apart_borrowing
-def fill_energies_of_fields(energies, values, words, machine, told, room):
+def fill_energies_of_fields(energies, values, words, plan, told, start, room):
     """Write energies above that of all units down of the first lanes, negative, in units of the fields.
 
     Mutates `energies` (n_chains,), `room`.
-    `values` and `machine` are as for `fastbm.kernels.sampling.layered.sweep_layers`, and `words` as `pack_sample` gives
-    them; `told` are the fields of layers given those drawn before them, those where all units are down in float64, and
-    what is added to these in integers modulo 2^32: for all units down, and for each product of the machine, (n, m) and
-    as tables; and the units (n_units,) of these, none for float64. `room` are (lanes,) of float64, of
-    int32 twice and of float32, and words of layers.
-    Cost: half of the products of a sweep.
+    `values`, `words` and `plan` are as for `fastbm.kernels.sampling.layered.sweep_layers`; `told` are the fields of
+    layers given those drawn before them; integers, flat, of all layers, with their tables, flat, or none; what sums of
+    them begin with (rows, lanes); of each layer how its energies are found, the rows of its sums and where they begin,
+    and, of up to two layers, which these are and where its integers and tables begin; and the layers' units. `start`
+    are fields where all units are down in float64, (n_units, lanes), or None where integers say all. `room` are
+    (lanes,) of float64, of float32 and of int32 twice, and `GRAIN` rows of int32.
+    Cost: half of the products of a sweep, or a quarter.
     """
-    (starts, places, ranks), _, _, _ = machine
-    fields, start, integers, forms, grains = told
-    total, sums, rest, near, own = room
+    fields, (integers, tables), begin, forms, units = told
+    total, near, high, low, sums = room
     total[:] = 0.0
-    for layer in range(starts.shape[0] - 1):
-        first, end = starts[layer], starts[layer + 1]
-        lower = layer > 0 and ranks[layer - 1] < ranks[layer]
-        upper = layer + 2 < starts.shape[0] and ranks[layer + 1] < ranks[layer]
-        if not lower:  # then nor is the one above, in any order
+    for layer in range(plan.shape[1] - 1):
+        first, end, at_fields, how = plan[STARTS, layer], plan[STARTS, layer + 1], plan[PLACES, layer], forms[layer]
+        kind, n_rows, begins, unit, n = how[0], how[1], how[2], units[layer], end - first
+        if start is not None and kind == PULLED:
             for i in range(first, end):
-                if start.shape[1] > 1:
-                    for lane in range(total.shape[0]):
-                        total[lane] += start[i, lane] * np.float64(values[i, lane])
-                else:
-                    pull, up = start[i, 0], values[i]
-                    for lane in range(total.shape[0]):
-                        total[lane] += pull * np.float64(up[lane])
-            continue
-        field = fields[places[layer] : places[layer] + end - first]
-        if not grains.shape[0]:
-            for i in range(field.shape[0]):
-                for lane in range(values.shape[1]):
-                    total[lane] += field[i, lane] * values[first + i, lane]
-            continue
-        begin, last = starts[layer - 1], starts[layer + 2] if upper else end
-        form, other = forms[2 * layer - 2], forms[2 * layer + 1 if upper else 2 * layer - 2]
-        n_below, n_above, at_below, at_above = 0, 0, 0, 0
-        if LOOK_UP:  # bits beyond the end of a layer pick zeros
-            n_below, n_above = (first - begin + ROWS - 1) // ROWS, (last - end + ROWS - 1) // ROWS
-            at_below = _words_of_layer(words, own[:n_below], values, begin, first)
-            at_above = _words_of_layer(words, own[n_below : n_below + n_above], values, end, last)
-        tabled = field.shape[0] // COLUMNS * COLUMNS if LOOK_UP and form[1].shape[0] else 0
-        near[:] = 0.0
-        rest[:] = 0
-        for j in range(0, field.shape[0], GRAIN):
-            stop = min(j + GRAIN, field.shape[0])
-            if LOOK_UP:  # elsewhere there is no such code
-                for k in range(j, min(stop, tabled), COLUMNS):
-                    units, b = (field, k, values, integers, first + k), k // COLUMNS
-                    below = form[1].ctypes.data + b * form[1].strides[0], at_below, n_below
-                    above = other[1].ctypes.data + b * other[1].strides[0], at_above, n_above
-                    _add_looked_up(near, rest, units, below, above, words.strides[0])
-            for k in range(min(max(j, tabled), stop), stop):
-                units = field, k, values, integers, first + k
-                _add_unit(near, rest, sums, units, (form[0], begin, first), (other[0], end, last))
-            _add_grains(total, near, rest, grains[first + j])
+                for lane in range(total.shape[0]):
+                    total[lane] += start[i, lane] * np.float64(values[i, lane])
+        if start is not None and kind == SUMMED:
+            for i in range(n):
+                for lane in range(total.shape[0]):
+                    total[lane] += np.float64(fields[at_fields + i, lane] * values[first + i, lane])
+        high[:] = 0
+        low[:] = 0
+        for j in range(0, n_rows, GRAIN):
+            some = sums[: min(GRAIN, n_rows - j)]
+            for k in range(some.shape[0]):
+                copy_row(some[k], begin[begins + j + k])
+            for side in range(3, 9, 3):
+                near_by = how[side]
+                if near_by >= 0:
+                    up = values[plan[STARTS, near_by] : plan[STARTS, near_by + 1]]
+                    bits = words[plan[MARKS, near_by] : plan[MARKS, near_by + 1]]
+                    here, at = integers[how[side + 1] :], how[side + 2]
+                    _add_integers(some, up, bits, here, n_rows, tables, at, j)
+            if kind == FIXED:
+                copy_row(high, some[0])
+                copy_row(low, some[1])
+            elif kind == NARROW:
+                scale = np.float32(1.0 / (HALF_TURN * unit))
+                for k in range(2 * j, min(2 * (j + GRAIN), n), 2):
+                    place = at_fields + k
+                    field, up = fields[place : place + 2], values[first + k : first + k + 2]
+                    _add_narrow(high, low, some[k // 2 - j], field, up, k + 1 < n, scale)
+            else:
+                last = min(j + GRAIN, n)
+                field, up = fields[at_fields + j : at_fields + last], values[first + j : first + last]
+                _add_wide(total, near, low, some, field, up, unit)
+        if kind in (FIXED, NARROW):
+            for lane in range(total.shape[0]):
+                total[lane] += (np.float64(high[lane]) * HALF_TURN + np.float64(low[lane])) * unit
     for c in range(energies.shape[0]):
         energies[c] = total[c]
 
@@ -202,7 +209,7 @@ def fill_energies_layers(energies, up, machine, room):
         first, begin, end = starts[layer], starts[layer + 1], starts[layer + 2]
         field = fields[: end - begin]
         field[:] = 0.0
-        add_product(field, products[layer], up[first:begin], None, None)
+        add_packed(field, product_at(products, layer, field), up[first:begin], None, None)
         total[:] = 0.0
         for j in range(end - begin):
             for lane in range(up.shape[1]):
@@ -212,43 +219,43 @@ def fill_energies_layers(energies, up, machine, room):
             energies[lane] -= total[lane]
 
 
-@apart
-def weigh_layers(values, machine, told, summed, packed, energies):
+@apart_borrowing
+def weigh_layers(values, machine, bits, told, summed, packed, energies):
     """Pack a sample and write its energies without offset, after a sweep.
 
-    Mutates `packed` (n_chains, ceil(n_units / 8)) uint8, `energies` (n_chains,), and room. One of `told` and `summed`
-    is None. By `told` energies are those of `fill_energies_of_fields`; it is words of all units, what that
-    takes beside, by how much its energies are multiplied, and those of all units down, (n_chains,). By `summed` they
-    are those of `fill_energies_layers`; it is room for `values` in float64, the machine of that, and its room.
+    Mutates `packed` (n_chains, ceil(n_units / 8)) uint8, without gaps, `energies` (n_chains,), and room. `bits` are the
+    words of layers, and room for those of all units; one of `told` and `summed` is None. By `told` energies are those
+    of `fill_energies_of_fields`; it is what that takes beside, by how much its energies are multiplied, and those of
+    all units down, (n_chains,). By `summed` they are those of `fill_energies_layers`; it is room for `values` in
+    float64, the machine of that, and its room.
     """
+    words, joined = bits
+    pack_sample(words, machine[0], joined, packed)
     if told is not None:
-        words, about, of_energies, (factor, lowest) = told
-        pack_sample(values, words, packed)
-        fill_energies_of_fields(energies, values, words, machine, about, of_energies)
+        about, start, of_energies, (factor, lowest) = told
+        fill_energies_of_fields(energies, values, words, machine[0], about, start, of_energies)
         for c in range(energies.shape[0]):
             energies[c] = factor * energies[c] + lowest[c]
     if summed is not None:
         up, weighed, of_sums = summed
-        pack_units(values, packed)
         for i in range(up.shape[0]):
             for lane in range(up.shape[1]):
                 up[i, lane] = np.float64(values[i, lane])
         fill_energies_layers(energies, up, weighed, of_sums)
 
 
-@kernel
+@borrowing
 def record_layers(values, chains, machine, room, hold, thin, weighing, packed, energies):
     """Take samples after every `thin` sweeps, or of states as they are where that is 0; return the number of flips.
 
     Mutates `packed` (n_samples, n_chains, ceil(n_units / 8)) uint8, `energies` (n_samples, n_chains), and what
-    `sweep_layers` and `weigh_layers` do; `weighing` is what the latter takes as `told` and `summed`.
+    `sweep_layers` and `weigh_layers` do; `weighing` is what the latter takes as `bits`, `told` and `summed`.
     """
-    (told, summed), flips = weighing, 0
+    (bits, told, summed), flips = weighing, 0
     for t in range(packed.shape[0]):
-        if thin > 0:
-            flips += sweep_layers(values, chains, machine, room, hold, thin)
-        else:
+        flips += sweep_layers(values, chains, machine, room, hold, thin)
+        if thin == 0:
             for layer in machine[1]:
-                compute_fields(room[0], layer, values, machine, room[1], room[2], ONCE)
-        weigh_layers(values, machine, told, summed, packed[t], energies[t])
+                compute_fields(layer, values, machine, room, ONCE)
+        weigh_layers(values, machine, bits, told, summed, packed[t], energies[t])
     return flips

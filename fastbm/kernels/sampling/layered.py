@@ -7,12 +7,13 @@ Arrays are (n_units of the layer, lanes), one lane per chain; fields are float32
 
 import numpy as np
 
-from ..arrays import copy_row, empty, zeros
-from ..bits import add_product
+from ..arrays import copy_row, empty
+from ..bits import ROWS, add_packed, add_product, pack_lanes, product_at
 from ..functions import exp_float32
 from ..jit import apart, apart_borrowing, borrowing, inlined
 from ..random import draw_bits, log_float32, log_of_bits, logit_of_bits
 
+STARTS, PLACES, RANKS, MARKS = range(4)  # rows of a plan of layers
 ONCE, TWICE = np.int64(1), np.int64(2)  # stages of fields: Numba compiles a function for each number in a call
 
 
@@ -25,96 +26,120 @@ def count_moved(moved, n_chains):
     return total
 
 
-@apart
-def gibbs_layer(up, fields, scale, streams, n_chains):
+@inlined
+def _with_bit(word, i, is_up):
+    """Return a lane's word of units with its bit for unit i, the first of which clears those of units after it."""
+    kept = word if i % ROWS else np.uint32(0)
+    return np.uint32(kept | (np.uint32(np.uint32(1) << np.uint32(i % ROWS)) if is_up else np.uint32(0)))
+
+
+@apart_borrowing
+def gibbs_layer(up, words, fields, scale, streams, n_chains, room):
     """Draw every unit of a layer from its conditional distribution.
 
-    Mutates `up` (n, lanes) of 0 or 1, `streams`; returns the number of flips in the first `n_chains` lanes.
-    `scale` (lanes,) is beta (hi - lo): P(up) = sigmoid(scale field).  Cost: one draw a unit, vectorised over lanes.
+    Mutates `up` (n, lanes) of 0 or 1, `words` (ceil(n / 32), lanes) uint32, which are the same bits, `streams`, and
+    `room`, (lanes,) of uint32 and of int32; returns the number of flips in the first `n_chains` lanes. `scale` (lanes,)
+    is beta (hi - lo): P(up) = sigmoid(scale field).  Cost: one draw a unit, vectorised over lanes.
     """
-    bits, moved = empty(up.shape[1], np.uint32), zeros(up.shape[1], np.int32)
+    bits, moved = room
+    moved[:] = 0
     one, zero = up.dtype.type(1), up.dtype.type(0)
     for i in range(up.shape[0]):
         draw_bits(streams, bits)
+        word = words[i // ROWS]
         for lane in range(up.shape[1]):
             new = one if fields[i, lane] * scale[lane] > logit_of_bits(bits[lane]) else zero
             moved[lane] += np.int32(new != up[i, lane])
             up[i, lane] = new
+            word[lane] = _with_bit(word[lane], i, new != zero)
     return count_moved(moved, n_chains)
 
 
-@apart
-def metropolis_layer(up, fields, scale, streams, n_chains):
+@apart_borrowing
+def metropolis_layer(up, words, fields, scale, streams, n_chains, room):
     """Propose to flip every unit of a layer and accept with min(1, exp(-beta dE)).
 
-    Mutates `up`, `streams`; returns the number of flips in the first `n_chains` lanes.
+    Mutates `up`, `words`, `streams`, `room`; returns the number of flips in the first `n_chains` lanes.
     Units of one layer do not interact, so that this is one sequential pass.  Cost: as `gibbs_layer`.
     """
-    bits, moved = empty(up.shape[1], np.uint32), zeros(up.shape[1], np.int32)
+    bits, moved = room
+    moved[:] = 0
     one, zero = up.dtype.type(1), up.dtype.type(0)
     for i in range(up.shape[0]):
         draw_bits(streams, bits)
+        word = words[i // ROWS]
         for lane in range(up.shape[1]):
             rise = fields[i, lane] * scale[lane]
             rise = rise if up[i, lane] == zero else -rise
             flip = rise >= log_of_bits(bits[lane])
             up[i, lane] = one - up[i, lane] if flip else up[i, lane]
             moved[lane] += np.int32(flip)
+            word[lane] = _with_bit(word[lane], i, up[i, lane] != zero)
     return count_moved(moved, n_chains)
 
 
-@apart
+@apart_borrowing
 def sweep_layers(values, chains, machine, room, hold, n_sweeps):
     """Draw layers given their neighbours, `n_sweeps` times; return the number of flips.
 
     Mutates `values` (n_units, lanes) of 0 or 1, of the fields' type, the streams, and `room`.
     `chains` are the streams, beta (hi - lo) of each lane, and the number of lanes that count; `machine` the plan of
-    layers (the units where they begin and where the last one ends, the rows of their fields in `room`, and where one
-    begins that is used for a while, and their ranks in a sweep), the layers to draw, in this order, the fields where
-    all units are down, (n_units, lanes) or (n_units, 1), and the products of `fastbm.kernels.bits.add_product`, from
-    each layer to the next and back; `room` fields, and what these products need. `hold` is None for Gibbs.
+    layers (rows of the units where they begin and where the last one ends, of the rows of their fields in `room`, and
+    where one begins that is used for a while, of their ranks in a sweep, and of where their words begin), the layers to
+    draw, in this order, the fields where all units are down, (n_units, lanes) or (n_units, 1), and the products, from
+    each layer to the next and back, as `fastbm.kernels.bits.product_at` takes them; `room` fields, the words of layers,
+    what these products need, whether the words are those of `values`, (1,), and what `gibbs_layer` takes. `hold` is
+    None for Gibbs.
     On exit the rows of layers that have any neighbour drawn before them hold the fields given those.
     """
     streams, scale, n_chains = chains
-    (starts, _, _), visited, _, _ = machine
-    fields, words, tables = room
+    plan, visited, _, _ = machine
+    fields, words, _, is_packed, of_lanes = room
     flips = 0
+    if not is_packed[0]:
+        for layer in range(plan.shape[1] - 1):
+            up = values[plan[STARTS, layer] : plan[STARTS, layer + 1]]
+            pack_lanes(words[plan[MARKS, layer] : plan[MARKS, layer + 1]], up)
+        is_packed[0] = True
     for _ in range(n_sweeps):
         for layer in visited:
-            first, end = starts[layer], starts[layer + 1]
-            place = compute_fields(fields, layer, values, machine, words, tables, TWICE)
-            field = fields[place : place + end - first]
+            first, end = plan[STARTS, layer], plan[STARTS, layer + 1]
+            place = compute_fields(layer, values, machine, room, TWICE)
+            field, own = fields[place : place + end - first], words[plan[MARKS, layer] : plan[MARKS, layer + 1]]
             if hold is None:
-                flips += gibbs_layer(values[first:end], field, scale, streams, n_chains)
+                flips += gibbs_layer(values[first:end], own, field, scale, streams, n_chains, of_lanes)
             else:
-                flips += metropolis_layer(values[first:end], field, scale, streams, n_chains)
+                flips += metropolis_layer(values[first:end], own, field, scale, streams, n_chains, of_lanes)
     return flips
 
 
 @apart_borrowing
-def compute_fields(fields, layer, values, machine, words, tables, n_stages):
+def compute_fields(layer, values, machine, room, n_stages):
     """Compute the fields of a layer given neighbours drawn before it, and in a second stage given those drawn later.
 
-    Mutates `fields`; returns the row where these begin. The first ones stay where they are if there are any of both.
+    Mutates the fields of `room`; returns the row where these begin. The first ones stay where they are if there are any
+    of both. Words are those of `values`.
     """
-    (starts, places, ranks), _, start, products = machine
-    first, end = starts[layer], starts[layer + 1]
-    n, place = end - first, places[layer]
+    plan, _, start, products = machine
+    fields, words, tables, _, _ = room
+    first, end = plan[STARTS, layer], plan[STARTS, layer + 1]
+    n, place = end - first, plan[PLACES, layer]
     _start_fields(fields[place : place + n], first, start)
     n_added = 0
     for stage in range(n_stages):
-        lower = layer > 0 and (ranks[layer - 1] > ranks[layer]) == (stage > 0)
-        upper = layer + 2 < starts.shape[0] and (ranks[layer + 1] > ranks[layer]) == (stage > 0)
+        lower = layer > 0 and (plan[RANKS, layer - 1] > plan[RANKS, layer]) == (stage > 0)
+        upper = layer + 2 < plan.shape[1] and (plan[RANKS, layer + 1] > plan[RANKS, layer]) == (stage > 0)
         if stage > 0 and n_added > 0 and (lower or upper):
-            place = places[-1]
+            place = plan[PLACES, plan.shape[1] - 1]
             for i in range(n):
-                copy_row(fields[place + i], fields[places[layer] + i])
+                copy_row(fields[place + i], fields[plan[PLACES, layer] + i])
         for one in range(2):
             if lower if one == 0 else upper:
                 beside = layer - 1 if one == 0 else layer + 1
-                product = products[2 * layer - 2 if one == 0 else 2 * layer + 1]
-                up = values[starts[beside] : starts[beside + 1]]
-                add_product(fields[place : place + n], product, up, words, tables)
+                product = product_at(products, 2 * layer - 2 if one == 0 else 2 * layer + 1, fields)
+                up = values[plan[STARTS, beside] : plan[STARTS, beside + 1]]
+                bits = words[plan[MARKS, beside] : plan[MARKS, beside + 1]]
+                add_packed(fields[place : place + n], product, up, bits, tables)
                 n_added += 1
     return place
 
@@ -136,9 +161,11 @@ def add_fields(fields, layer, values, starts, start, products, words, tables):
     first, end = starts[layer], starts[layer + 1]
     _start_fields(fields, first, start)
     if layer > 0:
-        add_product(fields, products[2 * layer - 2], values[starts[layer - 1] : first], words, tables)
+        product = product_at(products, 2 * layer - 2, fields)
+        add_product(fields, product, values[starts[layer - 1] : first], words, tables)
     if layer + 2 < starts.shape[0]:
-        add_product(fields, products[2 * layer + 1], values[end : starts[layer + 2]], words, tables)
+        product = product_at(products, 2 * layer + 1, fields)
+        add_product(fields, product, values[end : starts[layer + 2]], words, tables)
 
 
 @apart

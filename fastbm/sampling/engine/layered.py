@@ -50,6 +50,7 @@ class BitProduct:
         self._n_left = TABLES_FROM if 64 * (n // 4) * m // COLUMNS <= TABLES_BYTES else -1
         self._tail = np.zeros((ROWS, m), weights.dtype)
         self._tail[: n % ROWS] = weights[n // ROWS * ROWS :]
+        self._row = self._addresses()
 
     @staticmethod
     def room(products: Sequence[BitProduct], lanes: int) -> tuple[np.ndarray | None, np.ndarray | None]:
@@ -70,7 +71,19 @@ class BitProduct:
                 tables = arrays.zeros((m // COLUMNS, len(padded) // 4, COLUMNS, 16), np.float32)
                 fill_tables(tables, padded, MASKS)
                 self._tables = tables  # only once they are full: other threads multiply meanwhile
+                self._row = self._addresses()
         return self._weights, self._tables, self._tail, MASKS
+
+    @staticmethod
+    def rows(products: Sequence[BitProduct], n_uses: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return some products as `product_at` takes them, for so many uses; the products keep what these point to."""
+        for product in products:
+            product.arrays(n_uses)
+        return np.array([product._row for product in products], np.int64).reshape(-1, 6), MASKS
+
+    def _addresses(self) -> list[int]:
+        weights, tables, tail = self._weights, self._tables, self._tail
+        return [weights.ctypes.data, *weights.shape, tables.ctypes.data, len(tables), tail.ctypes.data]
 
     @cached_property
     def whole(self) -> np.ndarray:
@@ -127,7 +140,9 @@ class LayeredChains(TemperingChains):
         }
 
     def _planned(self) -> tuple[np.ndarray, int]:
-        """Return where layers begin, where their fields do, and their ranks in a sweep; and how many rows fields take.
+        """Return where layers begin, where their fields do, their ranks in a sweep, and where their words begin.
+
+        And how many rows fields take.
 
         Fields are kept of layers that have any neighbour drawn before them; those drawn first need theirs only before
         that, and those that have neighbours on both sides take other rows for a while.
@@ -140,7 +155,8 @@ class LayeredChains(TemperingChains):
         ends = np.cumsum([0, *(size * of for size, of in zip(sizes, kept, strict=True))])
         places = [*(end * of for end, of in zip(ends[:-1], kept, strict=True)), ends[-1]]
         n_rows = ends[-1] + max((size * of for size, of in zip(sizes, mixed, strict=True)), default=0)
-        return np.array([[0, *np.cumsum(sizes)], places, [*ranks, n]]), max(int(n_rows), *sizes, 0)
+        marks = np.cumsum([0, *(-(-size // ROWS) for size in sizes)])
+        return np.array([[0, *np.cumsum(sizes)], places, [*ranks, n], marks]), max(int(n_rows), *sizes, 0)
 
     def _rescale(self) -> None:
         self._scale, scales = [], self._scales(self.beta)
@@ -157,18 +173,28 @@ class LayeredChains(TemperingChains):
     def _forget(self) -> None:
         self._values = [lanes.astype(getattr(self, "dtype", np.float32)) for lanes in self.up]
         self._told: float | None = None  # what energy the first chain has
+        for _, _, _, are_packed, _ in getattr(self, "_rooms", []):
+            are_packed[0] = False
 
     def _prepare(self) -> None:
-        """Make room for the fields of a layer, and for products, of every block."""
+        """Make room for the fields of a layer, for words of all, and for products, of every block."""
         if not self._rooms:
             fields = self.lanes.room(self._n_rows, self.dtype)
-            self._rooms = [(field, *BitProduct.room(self._products, field.shape[1])) for field in fields]
+            for field, words in zip(fields, self.lanes.room(int(self._plan[3, -1]), np.uint32), strict=True):
+                width = field.shape[1]
+                _, tables = BitProduct.room(self._products, width)
+                of_lanes = arrays.empty((width,), np.uint32), arrays.empty((width,), np.int32)
+                self._rooms.append((field, words, tables, np.zeros(1, np.bool_), of_lanes))
 
     def _machine(self, n_sweeps: int, k: int, visited: np.ndarray) -> tuple[Any, ...]:
         """Return the machine of block `k` as kernels take it."""
         with self._making:
-            products = tuple(product.arrays(n_sweeps) for product in self._products)
-        return tuple(self._plan), visited, self._start[k], products
+            products = BitProduct.rows(self._products, n_sweeps)
+        return self._plan, visited, self._start[k], products
+
+    def _pack_block(self, k: int, packed: np.ndarray) -> None:
+        """Write the bits of block `k`, without a kernel that would be compiled for this alone."""
+        packed[:] = np.packbits(self.up[k][:, : len(packed)].T, axis=1, bitorder="little")
 
     def _chains(self, k: int) -> tuple[np.ndarray, np.ndarray, int]:
         return self.lane_streams[k], self._scale[k], self.lanes.used(k)
@@ -219,15 +245,17 @@ class LayeredChains(TemperingChains):
             of_block = told_from.of_block(k, self.lanes, self._rooms[k][0], n_uses)
         return *of_block, (-math.ldexp(1.0, self._exponent), np.array(self._all_down[self.blocks[k]]))
 
-    def _weighing(self, k: int, n_uses: int) -> tuple[Any, Any]:
-        """Return what energies of block `k` are told from, or None, and what they are summed from otherwise."""
+    def _weighing(self, k: int, n_uses: int) -> tuple[Any, Any, Any]:
+        """Return words of block `k`, what its energies are told from, or None, and what they are summed from then."""
         told = self._telling(k, n_uses)
-        return told, (self._values[k].astype(np.float64), *self._summing(k)) if told is None else None
+        joined = arrays.empty((-(-self.n_units // 32) + 2, self.lanes.widths[k]), np.uint32)
+        summed = (self._values[k].astype(np.float64), *self._summing(k)) if told is None else None
+        return (self._rooms[k][1], joined), told, summed
 
-    def _note_told(self, k: int, weighing: tuple[Any, Any], energies: np.ndarray) -> None:
+    def _note_told(self, k: int, weighing: tuple[Any, Any, Any], energies: np.ndarray) -> None:
         """Note what energy the first chain is told to have."""
         if k == 0:
-            self._told = None if weighing[0] is None else float(energies[0])
+            self._told = None if weighing[1] is None else float(energies[0])
 
     def _cool_piece(self, k: int, sites: np.ndarray, scales: np.ndarray, ends: np.ndarray) -> np.ndarray:
         from ...kernels.sampling.cooling import cool_layers  # few chains are cooled
@@ -262,7 +290,7 @@ class LayeredChains(TemperingChains):
         with self._making:
             pulls = self._user_pulls
         whole = np.concatenate([np.zeros(int(self._starts[1])), *(pull.whole for pull in pulls)])
-        products = tuple(pull.arrays(0) for pull in pulls)
+        products = BitProduct.rows(pulls, 0)
         bias, units = self.lanes.spread(k, self.bias), (float(self.units.lo), float(self.units.span))
         n_rows = max((rows.stop - rows.start for rows in self._layers), default=0)
         return (self._starts, bias, products, whole, *units), np.empty((1 + n_rows, self.lanes.widths[k]))
@@ -271,7 +299,7 @@ class LayeredChains(TemperingChains):
         from ...kernels.sampling.layer_energies import fill_energies_layers, record_layers
 
         energies, weighing = np.empty((1, self.lanes.used(k))), self._weighing(k, 1)
-        told, summed = weighing
+        _, told, summed = weighing
         if told is None:
             fill_energies_layers(energies[0], *summed)
         else:  # by the kernel that takes samples, as most runs take some
@@ -289,10 +317,10 @@ class LayeredChains(TemperingChains):
         if self._told_from is None and not self.summed:
             form, _ = up_form(self.couplings, self.bias, self.units)
             blocks = [np.ldexp(block, -self._exponent) for block in form.arrays]
-            self._told_from = LayerEnergies(blocks, self._field, self._plan, self.dtype)
             size = ENERGY_ERROR * size_of(self.couplings, self.bias)
             fits = self._tables_fit(blocks) and abs(self._exponent) < MOST_EXPONENT
             self._most = float(np.ldexp(size, -self._exponent)) if fits else -1.0
+            self._told_from = LayerEnergies(blocks, self._field, self._plan, self.dtype, self._most)
 
     @staticmethod
     def _tables_fit(blocks: Sequence[np.ndarray]) -> bool:

@@ -12,6 +12,7 @@ import fastbm as bm
 from fastbm.kernels.sampling.rounding import worst_remainder
 from fastbm.sampling.chains import make_chains
 from fastbm.sampling.engine import edges
+from fastbm.sampling.engine.layer_energies import largest_sum
 from fastbm.sampling.engine.orders import ORDERS
 from fastbm.sampling.ladder import measure
 from tests.support.machines import UNITS
@@ -48,7 +49,11 @@ def test_energies_of_fields_are_those_of_the_couplings(units: str, kind: str, ow
 def test_energies_of_fields_of_layers_are_those_of_the_couplings(
     units: str, order: str, sizes: tuple[int, ...], kind: str, own_bias: bool
 ) -> None:
-    """By products, by tables of many samples and told anew they are the same; steep ones have fields of float64."""
+    """By products, by tables of many samples and told anew they are the same.
+
+    Integers of 16 bits tell those of glasses, but for a layer, of 32 bits those beside a hub; steep ones have fields of
+    float64.
+    """
     n, n_chains, generator = sum(sizes), 70, np.random.default_rng(3)
     blocks = [generator.normal(size=shape) * (1e4 if kind == "steep" else 1.0) for shape in pairwise(sizes)]
     if kind == "hub":
@@ -101,10 +106,19 @@ def test_remainders_that_are_alike_add_up() -> None:
 def test_energies_of_layers_that_are_no_longer_those_of_their_states_are_told() -> None:
     chains = make_chains(bm.models.restricted(40, 20, scale=1.0, seed=1), 2)
     chains.record(60, 1)
-    chains._told_from._grains *= 1.0 + 1e-6
+    chains._told_from._sums[1].unit *= 1.0 + 1e-6
     chains.record(1, 1)
     with pytest.raises(RuntimeError, match="not that of its state"):
         chains.state()
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (5, 4), (3, 70)])
+def test_roundings_of_layers_are_at_most_what_is_said_of_them(shape: tuple[int, int]) -> None:
+    """No state of the smaller layer, with the best of the other one, has more."""
+    rest = np.random.default_rng(sum(shape)).uniform(-1, 1, shape)
+    states = (np.arange(2 ** shape[0])[:, None] >> np.arange(shape[0]) & 1) @ rest
+    largest = max(np.maximum(sign * states, 0).sum(axis=1).max() for sign in (1, -1))
+    assert largest <= largest_sum(rest) <= 6 * np.abs(rest).sum()
 
 
 def test_fields_that_came_apart_from_their_states_are_told() -> None:
