@@ -12,11 +12,12 @@ import numpy as np
 
 LINE, WORD = 128, 16  # bytes: of two lines, which come together, and where NumPy's own arrays start
 HUGE = 1 << 21  # bytes of a huge page
+LARGE = 3 << 19  # bytes that are worth one
 FAR = 400  # powers of two from 1 beyond which numbers are taken near 1 before they are squared
 
 
-def _whole(size: int) -> int:
-    return -(-size // LINE) * LINE
+def _whole(size: int, of: int = LINE) -> int:
+    return -(-size // of) * of
 
 
 def zeros(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
@@ -32,13 +33,14 @@ def zeros(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
 def empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     """Return an array of no values yet that has its cache lines to itself, and a large one starts at a huge page.
 
-    NumPy asks for huge pages where arrays are large; what lies before the first of them would come in small ones. The
-    array's base cannot be written to, so that nobody can once the array itself is told so.
+    NumPy asks for huge pages where arrays are large; what lies before the first of them and behind the last would come
+    in small ones, which take longer than to write to them. The array's base cannot be written to, so that nobody can
+    once the array itself is told so.
     """
     kind = np.dtype(dtype)
     size = math.prod(shape) * kind.itemsize
-    start = HUGE if size >= 2 * HUGE else LINE
-    memory = np.empty(_whole(size) + start, np.uint8)
+    start, room = (HUGE, max(_whole(size, HUGE), 2 * HUGE)) if size >= LARGE else (LINE, _whole(size))
+    memory = np.empty(room + start, np.uint8)
     array = np.ndarray(shape, kind, memory, -memory.__array_interface__["data"][0] % start)
     memory.flags.writeable = False
     return array

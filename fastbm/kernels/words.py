@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import empty, zeros
 from .bit_vectors import store_byte, store_word
-from .jit import apart, borrowing, cgutils, config, inlined, intrinsic, ir, kernel, types
+from .jit import apart, apart_borrowing, borrowing, cgutils, config, inlined, intrinsic, ir, types
 from .vectors import add_common_edges, add_unlike_edges
 
 QUAD = 4  # words of chains, side by side
@@ -129,6 +128,38 @@ write_lines, stream_lines = _writing(past_caches=False), _writing(past_caches=Tr
 
 
 @intrinsic
+def copy_lines(typing: Any, rows: Any, next_row: Any, lines: Any, n: Any) -> Any:
+    """Copy n lines, one after the other, to rows, given both addresses and the distance in bytes from row to row."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        rows, next_row, lines, n = args
+        with cgutils.for_range(builder, n) as loop:
+            here = builder.add(lines, builder.mul(loop.index, ir.Constant(_ADDRESS, LINE)))
+            place = builder.add(rows, builder.mul(loop.index, next_row))
+            found = builder.load(_as_pointer(builder, here, _WORDS), align=4)
+            builder.store(found, _as_pointer(builder, place, _WORDS), align=1)
+        return context.get_dummy_value()
+
+    return types.void(*[types.intp] * 4), generate
+
+
+@intrinsic
+def stream(typing: Any, to: Any, start: Any, n_bytes: Any) -> Any:
+    """Copy lines past the caches, given addresses, of which the first is at a multiple of `LINE`."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        to, start, n_bytes = args
+        none, line = (ir.Constant(_ADDRESS, number) for number in (0, LINE))
+        with cgutils.for_range_slice(builder, none, n_bytes, line) as (k, _):
+            found = builder.load(_as_pointer(builder, builder.add(start, k), _WORDS), align=4)
+            stored = builder.store(found, _as_pointer(builder, builder.add(to, k), _WORDS), align=LINE)
+            stored.set_metadata("nontemporal", builder.module.add_metadata([ir.Constant(_INT, 1)]))
+        return context.get_dummy_value()
+
+    return types.void(*[types.intp] * 3), generate
+
+
+@intrinsic
 def fence(typing: Any) -> Any:
     """Have what was written past the caches written before what other threads are told."""
 
@@ -139,30 +170,32 @@ def fence(typing: Any) -> Any:
     return types.void(), generate
 
 
-@kernel
-def pack_words(up, rows):
-    """Write each chain's units as bits, unit 0 in the lowest one. Mutates `rows`, as `write_rows` does."""
-    write_rows(up, rows, False)
+def room_for_rows() -> tuple[np.ndarray, ...]:
+    """Return the room that `write_rows` needs. It is not compiled."""
+    squares, last = np.empty((QUAD, 32, 16), np.uint32), np.zeros((SIDE, QUAD), np.uint32)
+    return squares, last, np.empty((SIDE, LINE // 8), np.uint64)
 
 
-@apart
-def write_rows(up, rows, past_caches):
+@apart_borrowing
+def write_rows(up, rows, past_caches, room):
     """Write each chain's units as bits, unit 0 in the lowest one. Mutates `rows` (n_chains, ceil(n_units / bits)).
 
-    `up` is (n_units, words) uint32, words a multiple of 4, `rows` of any unsigned integers. 512 units are written at
-    once, a cache line of a row, as rows lie far from each other. Whole lines are written past the caches on demand, for
-    rows that nobody reads soon: to have them read first, as for any other write, takes longer than all the rest.
+    `up` is (n_units, words) uint32, words a multiple of 4, `rows` of any unsigned integers, `room` is of
+    `room_for_rows`. 512 units are written at once, a cache line of a row, as rows lie far from each other. Whole lines
+    are written past the caches on demand, for rows that nobody reads soon: to have them read first, as for any other
+    write, takes longer than all the rest.
     Cost: about 3 vector operations for 512 bits.
     """
     if not _COMPILED:
         _write_plainly(up, rows)
         return
-    n_units, n_chains, n_bytes = up.shape[0], rows.shape[0], rows.shape[1] * rows.itemsize
-    squares, last = empty((QUAD, 32, 16), np.uint32), zeros((SIDE, QUAD), np.uint32)
-    lines = empty((SIDE, LINE // 8), np.uint64)
-    streams = past_caches and (rows.ctypes.data | rows.strides[0]) % LINE == 0
-    for column in range(0, n_bytes, LINE):
+    squares, last, lines = room
+    n_units, n_chains, n_bytes, next_row = up.shape[0], rows.shape[0], rows.shape[1] * rows.itemsize, rows.strides[0]
+    streams = past_caches and (rows.ctypes.data | next_row) % LINE == 0
+    # the last columns first: what their lines write beyond a row is written again
+    for column in range((n_bytes - 1) // LINE * LINE, -LINE, -LINE):
         first, size = 8 * column, min(LINE, n_bytes - column)
+        n_over = (LINE - size + n_bytes - 1) // n_bytes if next_row == n_bytes else SIDE
         for w in range(0, up.shape[1], QUAD):
             for s in range(min(QUAD, (n_units - first + SIDE - 1) // SIDE)):
                 i = first + SIDE * s
@@ -173,14 +206,18 @@ def write_rows(up, rows, past_caches):
                             last[k, j] = up[i + k, w + j]
                     words, next_unit = last.ctypes.data, 4 * QUAD
                 turn_bits(squares.ctypes.data + s * squares.strides[0], words, next_unit)
-            place, whole = rows.ctypes.data + 32 * w * rows.strides[0] + column, 32 * w + SIDE <= n_chains
-            if size == LINE and whole and streams:
-                stream_lines(place, rows.strides[0], squares.ctypes.data)
-            elif size == LINE and whole:
-                write_lines(place, rows.strides[0], squares.ctypes.data)
-            else:
-                write_lines(lines.ctypes.data, LINE, squares.ctypes.data)
-                _write_parts(lines, place, rows.strides[0], size, min(SIDE, n_chains - 32 * w))
+            place = rows.ctypes.data + 32 * w * next_row + column
+            if size == LINE and 32 * w + SIDE <= n_chains:
+                if streams:
+                    stream_lines(place, next_row, squares.ctypes.data)
+                else:
+                    write_lines(place, next_row, squares.ctypes.data)
+                continue
+            write_lines(lines.ctypes.data, LINE, squares.ctypes.data)
+            n_rows = min(SIDE, n_chains - 32 * w)
+            n_whole = max(0, n_rows - n_over)
+            copy_lines(place, next_row, lines.ctypes.data, n_whole)
+            _write_parts(lines[n_whole:], place + n_whole * next_row, next_row, size, n_rows - n_whole)
     if streams:
         fence()
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings, strategies as st
 from fastbm._base import arrays
 from fastbm.kernels.sampling.record_sparse import room_of_samples
 from fastbm.kernels.squares import pick_rows, turn_squares, write_octets, write_rows as write_rows_of_squares
-from fastbm.kernels.words import energies_words, write_rows
+from fastbm.kernels.words import energies_words, room_for_rows, write_rows
 from tests.twins import reference, sampling as slow
 
 ALL = 0xFFFFFFFF
@@ -31,7 +31,7 @@ def test_chains_are_packed(n: int, shape: tuple[int, int], seed: int) -> None:
         width = 8 * np.dtype(kind).itemsize
         rows = arrays.empty((n_chains, -(-n // width)), kind)
         rows[:] = ALL & (2**width - 1)
-        write_rows(up, rows, past_caches)
+        write_rows(up, rows, past_caches, room_for_rows())
         assert rows.tolist() == [reference.pack_words(row, width) for row in bits]
 
 
@@ -40,7 +40,8 @@ def test_chains_are_packed(n: int, shape: tuple[int, int], seed: int) -> None:
 def test_samples_are_turned_to_units_and_back(n: int, n_chains: int, n_samples: int, seed: int) -> None:
     chance = np.random.default_rng(seed)
     bits, places = chance.integers(0, 2, (n_samples, n * n_chains), dtype=np.uint8), chance.permutation(n) * n_chains
-    kept, turned, words, back, turned_back, _ = room_of_samples(1, n * n_chains, n)
+    kept, turned, states, back, turned_back, *_ = room_of_samples(1, n * n_chains, n, None)
+    words = states[0, :n]
     kept[:] = chance.integers(0, 2**32, kept.shape, dtype=np.uint32)  # what was before
     for row, octets in enumerate(bits):
         write_octets(octets, row, kept[0])

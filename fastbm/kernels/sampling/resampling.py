@@ -10,17 +10,17 @@ import numpy as np
 from ..arrays import copy_row, empty
 from ..barrier import meet
 from ..jit import kernel
-from ..words import pack_words
+from ..words import write_rows
 from .multispin import WORDS, count_unsatisfied, sweep_multispin
 
 
 @kernel
-def resample_multispin(chains, rows, parents, visits, model, found, orders, team):
+def resample_multispin(chains, saved, parents, visits, model, found, orders, team):
     """Give replicas the states of others, sweep them and count their energies, in a thread's part of the blocks.
 
-    Mutates `chains`, (words (n_blocks, n_units, 16), streams (n_blocks, 64)) uint32; `rows` (2, n_chains, words)
-    uint32, whole squares of `pack_words`; `found`, (totals (n_blocks, 512), flips (n_threads,)) int64. Returns how
-    often the threads have met.
+    Mutates `chains`, (words (n_blocks, n_units, 16), streams (n_blocks, 64)) uint32; `saved`, (rows (2, n_chains,
+    words) uint32, of whole squares, and the room of `write_rows`); `found`, (totals (n_blocks, 512), flips
+    (n_threads,)) int64. Returns how often the threads have met.
     Replica c gets the state that rows[a, parents[c]] holds, and then writes its own to rows[1 - a, c]. `orders` is
     (n_sweeps, a, first block, one after the last), int64; `visits` (sites, hold) and `model` (graph, tables, edges,
     signs) are as for `sweep_multispin` and `count_unsatisfied`, but that `tables` are several of each, and come after
@@ -31,6 +31,7 @@ def resample_multispin(chains, rows, parents, visits, model, found, orders, team
     Cost: that of the sweeps, and about 12 vector operations for 512 bits.
     """
     (ups, streams), (sites, hold), (graph, tables, edges, signs), (totals, flips) = chains, visits, model, found
+    rows, room = saved
     which, even, even_numbers, odd, odd_numbers = tables
     counter, n_met, shard, n_shards = team
     some, words = empty((32 * WORDS, rows.shape[2]), np.uint32), empty((32 * rows.shape[2], WORDS), np.uint32)
@@ -44,13 +45,13 @@ def resample_multispin(chains, rows, parents, visits, model, found, orders, team
             n = min(32 * WORDS, parents.shape[0] - first)
             for c in range(n):
                 copy_row(some[c], rows[a, parents[first + c]])
-            pack_words(some, words)  # which is its own inverse
+            write_rows(some, words, False, room)  # which is its own inverse
             for i in range(ups.shape[1]):
                 copy_row(ups[k, i], words[i])
             w = which[k]
             own = even[w], even_numbers[w], odd[w], odd_numbers[w]
             flips[shard] += sweep_multispin(ups[k], graph, own, streams[k], sites, n_sweeps, hold, n >> 5)
-            pack_words(ups[k], rows[1 - a, first : first + n])
+            write_rows(ups[k], rows[1 - a, first : first + n], False, room)
             count_unsatisfied(ups[k], edges, signs, totals[k])
         n_met = meet(counter, n_met, n_shards)
         if not shard:

@@ -29,17 +29,17 @@ def temper_lookup(ups, model, chains, visits, ways, edges, ladders, team, sample
     `model` is (neighbours, rises, fields, used (n_blocks, 4), tables, which of these (n_blocks,)) and `chains` (betas
     (n_blocks, words), keep, streams (n_blocks, 4, 4, 16)), as `sweep_lookup` takes those of a block. `visits` is
     (sites, sweeps between swaps, number of swaps, parity of the first), `sites` being one row for all sweeps or one for
-    each. `ways` is ((many, own), many digits), `edges` (edges, numbers, tables of sums, unit of these, constant and
+    each. `ways` is ((many, own), many digits), `edges` (edges of `sum_unlike`, unit of their numbers, constant and
     edges of `energies_words`, margin): energies by whole numbers are off from others by less than `margin`.
     `team` is (sums (n_blocks, 128) and marks (n_betas - 1, words of ladders) uint32, room that threads share, the
-    barrier's counter, the thread's number, the number of threads): all call this at the same time. `samples` is (swaps
-    between two of them, what `_keep` writes).
+    thread's own room of `sum_unlike`, the barrier's counter, the thread's number, the number of threads): all call this
+    at the same time. `samples` is (swaps between two of them, what `_keep` writes).
     Invariant: bits do not depend on the number of threads.
     Cost: that of sweeps, of `sum_unlike`, and O(n_ladders n_betas) and O(n_units) for every pair of words that swaps.
     """
     sites, thin, n_rounds, parity = visits
     level, streams, counts, end, trips, betas, n_chains = ladders
-    (sums, marks, counter, shard, n_shards), (between, kept) = team, samples
+    (sums, marks, room, counter, shard, n_shards), (between, kept) = team, samples
     n_blocks, n_words = ups.shape[0], level.shape[0] >> 5
     first, last = n_blocks * shard // n_shards, n_blocks * (shard + 1) // n_shards
     own = slice(32 * (n_words * shard // n_shards), 32 * (n_words * (shard + 1) // n_shards))
@@ -53,14 +53,14 @@ def temper_lookup(ups, model, chains, visits, ways, edges, ladders, team, sample
     for t in range(n_rounds):
         rows = sites[t * thin : (t + 1) * thin] if sites.shape[0] > 1 else sites
         n_flips += sweep_blocks(ups, model, chains, rows, thin, ways[0], first, last)
-        sum_unlike(ups[first:last], edges[0], edges[1], edges[2], ways[1], sums[first:last])
+        sum_unlike(ups[first:last], edges[0], ways[1], room, sums[first:last])
         n_met = meet(counter, n_met, n_shards)
-        _of_replicas(sums, edges[3], level, energies, own)
-        if _is_close(level[own], streams[own], betas, energies[own], parity, edges[6]):
+        _of_replicas(sums, edges[1], level, energies, own)
+        if _is_close(level[own], streams[own], betas, energies[own], parity, edges[4]):
             exact = empty(sums.shape, np.float64)
             for k in range(n_blocks):
-                exact[k, :] = edges[4]
-                energies_words(ups[k], *edges[5], exact[k])
+                exact[k, :] = edges[2]
+                energies_words(ups[k], *edges[3], exact[k])
             _of_replicas(exact, 1.0, level, energies, own)
         n_met = meet(counter, n_met, n_shards)
         for c in range(own.start, own.stop):

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from ...kernels.patterns import WORDS
-from ...kernels.unlike import DIGIT, EDGES, FEW_DIGITS, LOOKS_UP, MANY_DIGITS, SOME_DIGITS, sum_unlike
+from ...kernels.unlike import DIGIT, EDGES, FEW_DIGITS, LOOKS_UP, MANY_DIGITS, SOME_DIGITS, room_of_sums, sum_unlike
 from ...machine.couplings import Couplings
 
 ENERGY_ERROR = 1e-9  # of sum |W| + sum |b|: the most that an energy may be off
@@ -86,6 +86,11 @@ class EdgeNumbers:
         return self._edges, self._numbers, self._tables
 
     @property
+    def of_samples(self) -> tuple[tuple[np.ndarray, ...], float, float]:
+        """What kernels take that tell energies: arrays, the unit, and the constant."""
+        return self.arrays, self.unit, self._constant
+
+    @property
     def many_digits(self) -> bool | None:
         """True where there are more digits than one."""
         return None if self._n_digits == FEW_DIGITS else True
@@ -99,7 +104,11 @@ class EdgeNumbers:
 
     def sum(self, ups: np.ndarray, sums: np.ndarray) -> None:
         """Sum numbers in states (n_states, n_units + 1, `WORDS`) of all chains. Mutates `sums` (n_states, 128)."""
-        sum_unlike(ups, *self.arrays, self.many_digits, sums)
+        sum_unlike(ups, self.arrays, self.many_digits, self.room(len(ups)), sums)
+
+    def room(self, n_states: int) -> tuple[np.ndarray, ...]:
+        """Return room for the sums of so many states."""
+        return room_of_sums(n_states, self._n_digits)
 
     def energies_of(self, sums: np.ndarray) -> np.ndarray:
         """Return energies without offset from sums of numbers."""

@@ -164,6 +164,10 @@ class Engine:
         """Return energies without offset of block `k`, in float64 from the user's couplings."""
         raise NotImplementedError
 
+    def _sample_energies(self, k: int) -> np.ndarray:
+        """Return energies without offset of block `k` as its samples have them."""
+        return self._energies_block(k)
+
     def _pack_block(self, k: int, packed: np.ndarray) -> None:
         """Write the bits of block `k` to `packed` (chains, ceil(n_units / 8))."""
         pack_units(self.up[k], packed)
@@ -283,7 +287,7 @@ class Engine:
         self._prepare_energies()
         self._since_check = [0] * len(self.blocks)
         packed = arrays.empty((n_samples, self.n_chains, -(-self.n_units // 8)), np.uint8)
-        energies = np.empty((n_samples, self.n_chains))
+        energies = arrays.empty((n_samples, self.n_chains), np.float64)
 
         self._for_blocks(partial(self._record_block, thin, packed, energies), n_samples * thin)
         self.n_swept += n_samples * thin
@@ -308,7 +312,7 @@ class Engine:
                     self._pack_block(k, packed[one, block])
                     if not together and self._stopped():
                         return
-                    energies[one] = self._energies_block(k)
+                    energies[one] = self._sample_energies(k)
 
     def _rows_of(self, first: int, n_sweeps: int) -> np.ndarray:
         """Return rows of units to visit: one for all sweeps, or one for each; one where there are none."""

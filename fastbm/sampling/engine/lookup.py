@@ -13,7 +13,7 @@ from ..._base import arrays
 from ..._base.threads import fan_out, side_by_side
 from ...kernels.patterns import SHUFFLE, WORDS, best_form, n_entries
 from ...kernels.sampling.lookup import FEW, MANY, fill_thresholds, sweep_blocks, sweep_lookup
-from ...kernels.words import energies_words, exchange_bits, write_rows
+from ...kernels.words import energies_words, exchange_bits, room_for_rows, write_rows
 from ...machine.couplings import Couplings
 from ...machine.up_form import up_form
 from .engine import PIECE_SECONDS, SHORTEST_BLOCK, WORTH_A_THREAD
@@ -103,6 +103,7 @@ class LookupChains(WordChains):
         self._graph = (neighbours, near, np.ascontiguousarray(fields[0], np.float64))
         self._set_edges()
         self._numbers: EdgeNumbers | None = None
+        self._rooms.clear()
         self._forget()
         self._rescale()
         self.detail = {
@@ -223,13 +224,14 @@ class LookupChains(WordChains):
         from ...kernels.sampling.temper_lookup import temper_lookup
 
         self._prepare_energies()
-        assert self._numbers is not None
-        if not self._numbers.exact:
+        numbers = self._numbers
+        assert numbers is not None
+        if not numbers.exact:
             return None
         model, chains = self._model(), self._chains()
         visits = (self._rows_of(self.n_swept, n_rounds * thin), thin, n_rounds, parity)
-        edges = (*self._numbers.arrays, self._numbers.unit, self._constant, self._energy, self._numbers.margin)
-        ways = ((self._many, self._own), self._numbers.many_digits)
+        edges = (*numbers.of_samples, self._energy, numbers.margin)
+        ways = ((self._many, self._own), numbers.many_digits)
         n_threads, counter = self._team(thin, n_rounds), np.zeros(1, np.int64)
         level, streams, counts, *others = ladders
         flips, of_threads = [0] * n_threads, np.zeros((n_threads, *counts.shape), np.int64)
@@ -244,7 +246,8 @@ class LookupChains(WordChains):
         samples = between or n_rounds + 1, kept
 
         def one(shard: int, n_shards: int) -> None:
-            mine, team = (level, streams, of_threads, *others), (sums, marks, counter, shard, n_shards)
+            mine = level, streams, of_threads, *others
+            team = sums, marks, numbers.room(len(self.blocks)), counter, shard, n_shards
             flips[shard] = temper_lookup(self._ups, model, chains, visits, ways, edges, mine, team, samples)
 
         side_by_side(one, n_threads, lambda: let_through(counter))
@@ -253,14 +256,15 @@ class LookupChains(WordChains):
         self._flips[0] += sum(flips)
         self.n_swept += n_rounds * thin
         self._told = self.n_swept, exchanged(sums.ravel(), marks)
-        energies = [self._numbers.energies_of(exchanged(of.ravel(), at)) for of, at in zip(*kept[1:3], strict=True)]
+        energies = [numbers.energies_of(exchanged(of.ravel(), at)) for of, at in zip(*kept[1:3], strict=True)]
         return Kept(kept[0], energies, before + kept[3].sum(axis=1), kept[4])
 
     def rows_of(self, states: np.ndarray) -> np.ndarray:
         """Return the packed states of all lanes of some blocks, (blocks, n_units + 1, words)."""
         rows = np.empty((len(states), 32 * WORDS, -(-self.n_units // 8)), np.uint8)
+        room = room_for_rows()
         for words, own in zip(states, rows, strict=True):
-            write_rows(words[: self.n_units], own, False)
+            write_rows(words[: self.n_units], own, False, room)
         return rows.reshape(-1, rows.shape[2])
 
     def _team(self, thin: int, n_rounds: int) -> int:
@@ -290,28 +294,22 @@ class LookupChains(WordChains):
         from ...kernels.sampling.record_lookup import record_lookup
 
         assert self._numbers is not None
-        block, numbers, used = self.blocks[k], self._numbers, self.lanes.used(k)
-        edges = (*numbers.arrays, numbers.unit, self._constant)
-        ways, room = ((self._many, self._own), numbers.many_digits), self._room_of_records()
-        most = 32 * WORDS // used if used == self.n_chains else 1  # samples that fill a block
-        n_beside = len(packed) // most * most
-        for side, some in ((most, slice(0, n_beside)), (1, slice(n_beside, len(packed)))):
-            own = sites[some.start * thin : some.stop * thin] if len(sites) > 1 else sites
-            visits = (own, thin, side, block.start, block.start + side * used)
-            found = tuple(of.reshape(-1, side * of.shape[1], *of.shape[2:]) for of in (packed[some], energies[some]))
-            self._flips[k] += record_lookup(
-                self.up[k], self._model_of(k), self._chains_of(k), visits, ways, edges, room, found
-            )
+        block, numbers, room = self.blocks[k], self._numbers, self._room_of_records()
+        side = 32 * WORDS // self.lanes.used(k) if len(self.blocks) == 1 else 1
+        visits, ways = (sites, thin, side, block.start, block.stop), ((self._many, self._own), numbers.many_digits)
+        model, chains, found = self._model_of(k), self._chains_of(k), (packed.reshape(-1, packed.shape[2]), energies)
+        self._flips[k] += record_lookup(self.up[k], model, chains, visits, ways, numbers.of_samples, room, found)
         self._rooms.append(room)
 
     def _room_of_records(self) -> tuple[np.ndarray, ...]:
         """Return room for some states of a block, sums of edges in them, and the rows of one."""
+        from ...kernels.sampling.record_words import room_of_states
+
+        assert self._numbers is not None
         with suppress(IndexError):
             return self._rooms.pop()
-        words, n_rows = self.up[0], 32 * WORDS
-        n = max(1, TOGETHER // words.nbytes)
-        n_bytes = -(-self.n_units // 8)
-        return np.empty((n, *words.shape), np.uint32), np.empty((n, n_rows)), np.empty((n_rows, n_bytes), np.uint8)
+        n_states = max(1, TOGETHER // self.up[0].nbytes)
+        return room_of_states(n_states, self.n_units, self._numbers.room(n_states))
 
     def _prepare_energies(self) -> None:
         from .edges import EdgeNumbers  # many runs need none
@@ -367,9 +365,9 @@ class LookupChains(WordChains):
         found, ways = np.empty((n_sweeps, self.n_chains)), (self._many, self._own)
 
         def advance(k: int) -> None:
-            room = self._room_of_records()
-            states, used = room[0], self.lanes.used(k)
-            step = max(1, min(len(states), self._longest_piece() // self.n_units))
+            words, used = self.up[k], self.lanes.used(k)
+            step = max(1, min(TOGETHER // words.nbytes, self._longest_piece() // self.n_units))
+            states = np.empty((min(step, n_sweeps), *words.shape), np.uint32)
             for first in range(0, n_sweeps, step):
                 own = found[first : first + step, self.blocks[k]]
                 if self._must_stop(k, self.n_units * len(own)):
@@ -379,7 +377,6 @@ class LookupChains(WordChains):
                 self._flips[k] += sweep_lookup(self.up[k], *what, visits, ways, states)
                 for energies, up in zip(own, states, strict=False):
                     energies[:] = self._summed_in(up)[:used]
-            self._rooms.append(room)
 
         self._for_blocks(advance, n_sweeps)
         self.n_swept += n_sweeps

@@ -5,7 +5,7 @@ Few chains are swept one after the other; once so many sweeps are asked for that
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,11 +13,17 @@ from ...kernels.energy import energies_sparse
 from ...kernels.sampling.few import sweep_sparse_few
 from ...kernels.sampling.levels import PIECE, collect_bits, sweep_levels
 from ...kernels.sampling.sparse import sweep_sparse
+from ...kernels.words import SIDE
 from .fixed_point import Edges, sparse_integers
 from .lanes import LANES
 from .levels import ORDERS, WORTH, WORTH_ATTEMPTS, Levels, arrange, cut
+from .remainders import check_energy
 from .temperatures import Found, TemperingChains
 
+if TYPE_CHECKING:
+    from .edges import EdgeNumbers
+
+TOGETHER = 1 << 18  # bytes of states whose energies are summed together
 # about how many nanoseconds an attempt takes, and more for each neighbour: by sums of neighbours, of all chains and for
 # every 16 lanes; and with fields that are kept, where an attempt is no flip and more where it is one
 SUM, SUM_OF_LANES = (10.0, 1.4), (6.5, 0.65)
@@ -51,6 +57,7 @@ class SparseChains(TemperingChains):
         degree = int((edges[0][1:] - edges[0][:-1]).max(initial=0))
         self._edges, self._all_down = edges, start
         self._levels: Levels | None = None
+        self._numbers: EdgeNumbers | None = None
         self._n_asked, self._may_pay = 0, bool(self._one_by_one)
         self._degree = len(edges[1]) / self.n_units
         self._flip_rate = [1.0] * len(self.blocks)  # flips of an attempt, when they were last counted
@@ -72,6 +79,7 @@ class SparseChains(TemperingChains):
 
     def _forget(self) -> None:
         self._kept: list[tuple[np.ndarray, np.ndarray] | None] = [None] * len(self.blocks)
+        self._last: tuple[int, float] | None = None  # after how many sweeps the first chain had which energy
 
     def _cool_block(self, k: int, sites: np.ndarray, scales: np.ndarray) -> int:
         from ...kernels.sampling.cooling import cool_kept, cool_sparse  # few chains are cooled
@@ -120,8 +128,36 @@ class SparseChains(TemperingChains):
 
     def record(self, n_samples: int, thin: int) -> dict[str, np.ndarray]:
         """Advance by `n_samples` times `thin` sweeps, and keep the state after every `thin`: see `Engine`."""
+        from .edges import EdgeNumbers  # many runs need none
+
         self._ask(n_samples * thin)
-        return super().record(n_samples, thin)
+        if self._numbers is None and len(self.bias) == 1 and max(self.lanes.widths) <= SIDE:
+            numbers = EdgeNumbers(self.couplings, self.bias[0], binary=self.units.lo == 0)
+            self._numbers = numbers if numbers.exact else None
+        found = super().record(n_samples, thin)
+        self._last = (self.n_swept, float(found["samples/energy"][-1, 0])) if n_samples else None
+        return found
+
+    def _sample_energies(self, k: int) -> np.ndarray:
+        if self._numbers is None:
+            return self._energies_block(k)
+        up, words = self.up[k], np.zeros((self.n_units + 1, 16), np.uint8)
+        packed = np.packbits(up, axis=1, bitorder="little")
+        words[:-1, : packed.shape[1]] = packed
+        return self._numbers.energies(words.view("<u4"))[: self.lanes.used(k)]
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Return all that is needed to go on, bit for bit.
+
+        Raises
+        ------
+        RuntimeError
+            If the last energy that was recorded is not that of its state.
+        """
+        if self._last is not None and self._last[0] == self.n_swept:
+            up, bias = np.ascontiguousarray(self.up[0][:, 0]), self.bias[0]
+            check_energy(self._last[1], up, self.couplings, bias, self.units)
+        return super().state()
 
     def _ask(self, n_sweeps: int) -> None:
         """Make groups of units if so many sweeps more are worth it, with those before."""
@@ -156,28 +192,42 @@ class SparseChains(TemperingChains):
 
     def _record_group(self, k: int, sites: np.ndarray, thin: int, packed: np.ndarray) -> np.ndarray:
         from ...kernels.sampling import record_sparse as of  # dense machines have none
+        from ...kernels.sampling.record_words import room_of_states
 
         self._kept[k] = None
-        up, n_chains, streams = self.up[k], self.lanes.used(k), self.lane_streams[k]
-        energies = np.empty((len(packed), n_chains))
-        machine = (self.couplings.csr(), self._biases[k], (float(self.units.lo), float(self.units.span)))
+        up, n_chains, streams, block = self.up[k], self.lanes.used(k), self.lane_streams[k], self.blocks[k]
+        energies, numbers, edges, machine = np.empty((len(packed), n_chains)), self._numbers, None, None
+        if numbers is None:
+            machine = (self.couplings.csr(), self._biases[k], (float(self.units.lo), float(self.units.span)))
+        else:
+            edges = numbers.of_samples, numbers.many_digits
         chains, visits = (self._swept, self._start[k], self._scale[k], streams), (sites, thin)
+        if not self._one_by_one and numbers is not None:
+            whole = np.empty((len(packed), self.n_chains))
+            found = packed.reshape(-1, packed.shape[2]), whole
+            n_states = max(1, TOGETHER // (16 * self.n_units))
+            room = room_of_states(n_states, self.n_units, numbers.room(n_states))
+            about = *visits, block.start, block.stop
+            self._flips[k] += of.record_lanes(up, chains, about, self._hold, edges, room, found)
+            return whole[:, block]
         if not self._one_by_one:
             own = np.empty((len(packed), n_chains, packed.shape[2]), np.uint8)
             self._flips[k] += of.record_many(up, chains, visits, self._hold, machine, own, energies)
             packed[:, self.blocks[k]] = own
             return energies
         rows = of.rows_of_samples(len(packed), n_chains, self.n_units)
+        of_sums = None if numbers is None else numbers.room(1)
         if self._levels is not None:
             groups = (self._levels.spread(up), self._levels.ranks, up)
             arrays = (self._levels.of_chains(self.blocks[k]), self._scale[k], streams)
-            room = of.room_of_samples(n_chains, self._levels.starts[0].size, self.n_units)
-            self._flips[k] += of.record_levels(groups, arrays, thin, self._hold, machine, room, rows, energies)
+            room = of.room_of_samples(n_chains, self._levels.starts[0].size, self.n_units, of_sums)
+            self._flips[k] += of.record_levels(groups, arrays, thin, self._hold, (edges, machine), room, rows, energies)
         else:
             places = np.arange(0, up.size, n_chains, dtype=np.int32)
-            room = of.room_of_samples(1, up.size, self.n_units)
+            room = of.room_of_samples(1, up.size, self.n_units, of_sums)
             states = (up, up.reshape(-1))
-            self._flips[k] += of.record_few(states, chains, visits, self._hold, places, machine, room, rows, energies)
+            energy = edges, machine
+            self._flips[k] += of.record_few(states, chains, visits, self._hold, places, energy, room, rows, energies)
         packed[:, self.blocks[k]] = rows.astype("<u4", copy=False).view(np.uint8)[:, :, : packed.shape[2]]
         return energies
 

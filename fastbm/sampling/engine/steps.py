@@ -16,6 +16,7 @@ from ..._base.threads import side_by_side
 from ...kernels.barrier import let_through
 from ...kernels.sampling.multispin import WORDS
 from ...kernels.sampling.resampling import resample_multispin
+from ...kernels.words import room_for_rows
 
 T = TypeVar("T")
 OPEN = 1 << 61  # what a barrier's counter does not reach
@@ -47,7 +48,7 @@ class Steps:
         self._parents, self._orders = np.empty(n_chains, np.int64), np.zeros(4, np.int64)
         self.totals = np.empty((n_blocks, 32 * WORDS), np.int64)
         self._counter, self._n_met, self.n_threads = np.zeros(1, np.int64), 0, 1
-        self._flips = np.zeros(1, np.int64)
+        self._flips, self._rooms = np.zeros(1, np.int64), [room_for_rows()]
         self._a, self.n_swept = 0, -1
 
     @property
@@ -62,6 +63,7 @@ class Steps:
             return work()
         found: list[T] = []
         self._counter, self._n_met, self._flips = np.zeros(1, np.int64), 0, np.zeros(n_threads, np.int64)
+        self._rooms = [room_for_rows() for _ in range(n_threads)]
 
         def one(shard: int, n_shards: int) -> None:
             if shard:
@@ -83,7 +85,7 @@ class Steps:
 
     def _run(self, shard: int, n_threads: int) -> int:
         team = self._counter, self._n_met, shard, n_threads
-        what = self._chains, self._rows, self._parents, self._visits, self._model
+        what = self._chains, (self._rows, self._rooms[shard]), self._parents, self._visits, self._model
         n_met: int = resample_multispin(*what, (self.totals, self._flips), self._orders, team)
         return n_met
 

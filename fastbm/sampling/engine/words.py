@@ -7,7 +7,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from ..._base import arrays
-from ...kernels.words import pack_words, write_rows
+from ...kernels.words import room_for_rows, write_rows
 from .engine import Engine
 
 WHOLE = 128  # units, of which `pack_words` makes whole squares
@@ -92,7 +92,10 @@ class WordChains(Engine):
         return np.concatenate(found)
 
     def _pack_block(self, k: int, packed: np.ndarray) -> None:
-        write_rows(self.up[k][: self.n_units], packed, False)
+        self._write_rows(k, packed)
+
+    def _write_rows(self, k: int, rows: np.ndarray) -> None:
+        write_rows(self.up[k][: self.n_units], rows, False, room_for_rows())
 
     def words(self, k: int) -> np.ndarray:
         """Return the bits of block `k`, 64 chains a word: they are stored so."""
@@ -103,7 +106,7 @@ class WordChains(Engine):
     def gather(self, index: np.ndarray) -> None:
         """Give chain c the state of chain index[c]; streams and temperatures stay."""
         rows = self._whole_rows()
-        self._for_blocks(lambda k: pack_words(self.up[k][: self.n_units], rows[self.blocks[k]]), 1)
+        self._for_blocks(lambda k: self._write_rows(k, rows[self.blocks[k]]), 1)
         self._for_blocks(lambda k: self._read_rows(k, rows[index[self.blocks[k]]]), 1)
         self._forget()
 
@@ -114,7 +117,7 @@ class WordChains(Engine):
     def _read_rows(self, k: int, rows: np.ndarray) -> None:
         """Set the bits of block `k` from a row for each of its chains."""
         words = np.empty((32 * rows.shape[1], len(rows) // 32), np.uint32)
-        pack_words(rows, words)  # which is its own inverse
+        write_rows(rows, words, False, room_for_rows())  # which is its own inverse
         self.up[k][: self.n_units, : words.shape[1]] = words[: self.n_units]
 
     def bits(self) -> np.ndarray:

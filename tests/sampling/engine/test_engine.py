@@ -272,7 +272,9 @@ def test_bits_do_not_depend_on_threads_and_on_cuts(kernel: str, rule: str, order
     assert_same_state(one, two)
     assert_same_state(one, three)
     assert np.array_equal(three.packed(), found[0]["samples/states"][-1])
-    assert np.array_equal(three.energies(), found[0]["samples/energy"][-1])
+    # samples on sparse couplings have energies by whole numbers, others are sums in float64
+    off = 1e-12 if kernel == "sparse" else 0.0
+    np.testing.assert_allclose(three.energies(), found[0]["samples/energy"][-1], rtol=off, atol=off)
 
 
 @pytest.mark.parametrize(("kernel", "rule", "order"), ways(*MODELS))
