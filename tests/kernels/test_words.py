@@ -29,10 +29,11 @@ def test_chains_are_packed(n: int, shape: tuple[int, int], seed: int) -> None:
     up = np.array(slow.words_of(padded), np.uint32)
     for kind, past_caches in ((np.uint8, True), (np.uint8, False), (np.uint32, False)):
         width = 8 * np.dtype(kind).itemsize
-        rows = arrays.empty((n_chains, -(-n // width)), kind)
+        rows = arrays.empty((n_chains + 1, -(-n // width)), kind)
         rows[:] = ALL & (2**width - 1)
-        write_rows(up, rows, past_caches, room_for_rows())
-        assert rows.tolist() == [reference.pack_words(row, width) for row in bits]
+        write_rows(up, rows[:-1], past_caches, room_for_rows())
+        assert rows[:-1].tolist() == [reference.pack_words(row, width) for row in bits]
+        assert (rows[-1] == ALL & (2**width - 1)).all()  # nothing is written beyond
 
 
 @settings(derandomize=True, max_examples=30, deadline=None)

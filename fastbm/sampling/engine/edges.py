@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from ...machine.couplings import Couplings
 
 ENERGY_ERROR = 1e-9  # of sum |W| + sum |b|: the most that an energy may be off
 FLOAT_BITS = 53  # of a float64
+SMALL = 1 << 12  # units of machines whose numbers are kept, which short runs would wait for
 MANY = 1 << 13  # edges, whose sums are rounded in float64 to about as much as numbers of fewer digits
 
 
@@ -130,3 +132,15 @@ class EdgeNumbers:
                 "machine or its compiled kernels are damaged. What was committed before is sound; resume the run "
                 "elsewhere."
             )
+
+
+def numbers_of(couplings: Couplings, bias: np.ndarray, *, binary: bool) -> EdgeNumbers:
+    """Return the numbers of a machine, for small ones those that were made before; nobody may write to them."""
+    if couplings.n_units > SMALL:
+        return EdgeNumbers(couplings, bias, binary=binary)
+    return _kept(couplings, bias.tobytes(), binary)  # type: ignore[arg-type]
+
+
+@lru_cache(maxsize=8)
+def _kept(couplings: Couplings, bias: bytes, binary: bool) -> EdgeNumbers:
+    return EdgeNumbers(couplings, np.frombuffer(bias), binary=binary)

@@ -236,15 +236,12 @@ class Engine:
             whole.
         """
         asks = self._seconds(n_sweeps) > PIECE_SECONDS and not whole
-        threads = self._n_threads(n_sweeps)
-        found: list[Any] = []
-        if threads == 1:
-            for k in range(len(self.blocks)):
-                found.append(None if asks and self._stopped() else function(k))
-        else:
-            found = fan_out(
-                lambda k: None if asks and self._stopped() else function(k), range(len(self.blocks)), threads
-            )
+        threads, blocks = self._n_threads(n_sweeps), range(len(self.blocks))
+
+        def one(k: int) -> Any:
+            return None if asks and self._stopped() else function(k)
+
+        found = [one(k) for k in blocks] if threads == 1 else fan_out(one, blocks, threads)
         if self._broken:
             self._broken = False
             raise Halted
@@ -288,7 +285,6 @@ class Engine:
         self._since_check = [0] * len(self.blocks)
         packed = arrays.empty((n_samples, self.n_chains, -(-self.n_units // 8)), np.uint8)
         energies = arrays.empty((n_samples, self.n_chains), np.float64)
-
         self._for_blocks(partial(self._record_block, thin, packed, energies), n_samples * thin)
         self.n_swept += n_samples * thin
         return {"samples/states": packed, "samples/energy": energies}

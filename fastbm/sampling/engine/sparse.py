@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .edges import EdgeNumbers
 
 TOGETHER = 1 << 18  # bytes of states whose energies are summed together
+CHECKED = 1 << 16  # units in all samples, from which on to check an energy takes no time beside them
 # about how many nanoseconds an attempt takes, and more for each neighbour: by sums of neighbours, of all chains and for
 # every 16 lanes; and with fields that are kept, where an attempt is no flip and more where it is one
 SUM, SUM_OF_LANES = (10.0, 1.4), (6.5, 0.65)
@@ -128,14 +129,15 @@ class SparseChains(TemperingChains):
 
     def record(self, n_samples: int, thin: int) -> dict[str, np.ndarray]:
         """Advance by `n_samples` times `thin` sweeps, and keep the state after every `thin`: see `Engine`."""
-        from .edges import EdgeNumbers  # many runs need none
+        from .edges import numbers_of  # many runs need none
 
         self._ask(n_samples * thin)
         if self._numbers is None and len(self.bias) == 1 and max(self.lanes.widths) <= SIDE:
-            numbers = EdgeNumbers(self.couplings, self.bias[0], binary=self.units.lo == 0)
+            numbers = numbers_of(self.couplings, self.bias[0], binary=self.units.lo == 0)
             self._numbers = numbers if numbers.exact else None
         found = super().record(n_samples, thin)
-        self._last = (self.n_swept, float(found["samples/energy"][-1, 0])) if n_samples else None
+        worth_a_check = n_samples * self.n_units >= CHECKED
+        self._last = (self.n_swept, float(found["samples/energy"][-1, 0])) if worth_a_check else None
         return found
 
     def _sample_energies(self, k: int) -> np.ndarray:
