@@ -237,11 +237,12 @@ class Engine:
         """
         asks = self._seconds(n_sweeps) > PIECE_SECONDS and not whole
         threads, blocks = self._n_threads(n_sweeps), range(len(self.blocks))
-
-        def one(k: int) -> Any:
-            return None if asks and self._stopped() else function(k)
-
-        found = [one(k) for k in blocks] if threads == 1 else fan_out(one, blocks, threads)
+        found: list[Any] = []
+        if threads == 1:
+            for k in blocks:
+                found.append(None if asks and self._stopped() else function(k))
+        else:
+            found = fan_out(lambda k: None if asks and self._stopped() else function(k), blocks, threads)
         if self._broken:
             self._broken = False
             raise Halted
