@@ -172,8 +172,9 @@ def test_nothing_is_written_beyond_the_samples(n: int) -> None:
 
 @pytest.mark.parametrize("units", ["spin", "binary"])
 @pytest.mark.parametrize("values", ["one size", "real", "real, fewer digits", "far apart"])
+@pytest.mark.parametrize(("kernel", "n_chains"), [("lookup", 160), ("sparse", 40), ("sparse", 3)])
 def test_energies_of_whole_numbers_are_those_of_the_users_couplings(
-    values: str, units: str, monkeypatch: pytest.MonkeyPatch
+    values: str, units: str, kernel: str, n_chains: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Recorded energies are exact where couplings are few multiples of one, and within 1e-9 of sum |W| in any case."""
     monkeypatch.setattr(edges, "MANY", 0 if "fewer" in values else edges.MANY)
@@ -185,14 +186,18 @@ def test_energies_of_whole_numbers_are_those_of_the_users_couplings(
     elif values == "far apart":
         weights[0], weights[:, 0] = 1e-12 * weights[0], 1e-12 * weights[:, 0]
     model = bm.BoltzmannMachine(scipy.sparse.csr_array(weights), bias).to_units(units)
-    chains = make_chains(model, 160, kernel="lookup", beta=0.5, seed=1, threads=1)
+    chains = make_chains(model, n_chains, kernel=kernel, beta=0.5, seed=1, threads=1)
     rows = chains.record(11, 2)
     states = np.unpackbits(rows["samples/states"], axis=2, count=20, bitorder="little")
     exact = model.energy(model.convention.values(states, np.float64)) - model.offset
     most = np.abs(weights).sum() / 2 + np.abs(bias).sum()
     assert np.abs(rows["samples/energy"] - exact).max() <= (1e-9 if "fewer" in values else 1e-14) * most
-    assert np.array_equal(rows["samples/energy"][-1], chains.energies())
+    last = np.concatenate([chains._sample_energies(k) for k in range(len(chains.blocks))])
+    assert np.array_equal(rows["samples/energy"][-1], last)
     assert np.abs(chains.energies() - chains.quick_energies()).max() <= 1e-9 * most
+    if kernel == "sparse":  # its last energy is checked, the others are told anew
+        assert chains.record(1 << 13, 1) and chains.state()
+        chains._last = (chains.n_swept, chains._last[1] + 1e-8 * most)
     chains._numbers._numbers[0] += 2.0  # as a damaged memory would
     chains._numbers._tables[:] += 1
     with pytest.raises(RuntimeError, match="is not that of its state"):
