@@ -10,7 +10,6 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from types import SimpleNamespace
 from typing import Any
 
 import numba
@@ -18,10 +17,10 @@ from llvmlite import ir
 from llvmlite.binding import create_new_function_pass_manager, parse_bitcode
 from numba import _dynfunc  # type: ignore[attr-defined]
 from numba.core import cgutils, compiler, config as _config, event, postproc, serialize, transforms, types
-from numba.core.analysis import dead_branch_prune
 from numba.core.codegen import Codegen as _Codegen, get_host_cpu_features
 from numba.core.compiler_machinery import FunctionPass, register_pass
-from numba.core.typed_passes import NopythonRewrites, NopythonTypeInference
+from numba.core.runtime.context import NRTContext
+from numba.core.typed_passes import NativeLowering, NopythonRewrites, NopythonTypeInference
 from numba.core.typing.npydecl import parse_dtype
 from numba.core.untyped_passes import DeadBranchPrune, InlineClosureLikes
 from numba.extending import intrinsic
@@ -30,6 +29,7 @@ from numba.np.arrayobj import make_array, populate_array
 from .._base import checks
 from .cache import KernelCache, folder_for
 from .listeners import LISTENERS, compile_seconds, found_once, n_compiled
+from .passes import Lowering, Prune, counted_members, makes_no_arrays
 
 # what code that no loop compiles to is made of, as in `fastbm.kernels.vectors`
 __all__ = [
@@ -153,23 +153,11 @@ class _Widen(FunctionPass):
 
     def run_pass(self, state: Any) -> bool:
         """Make the library, as lowering would, for code of that width."""
+        if makes_no_arrays(state):
+            state.targetctx = state.targetctx.subtarget(enable_nrt=False)
         library, flags = _library(state.targetctx, state.func_id.func_qualname), state.flags
         state.library = _as_code(library) if flags.no_cpython_wrapper else _as_kernel(library)
         return False
-
-
-@register_pass(mutates_CFG=True, analysis_only=False)
-class _Prune(DeadBranchPrune):
-    """Drops what stands under `x is None` where an argument x is there, as Numba does where it is None."""
-
-    _name = "fastbm_prune"
-
-    def run_pass(self, state: Any) -> bool:
-        """Tell Numba the types of such arguments as if they were those of literals, which it takes for not None."""
-        unsure = (types.NoneType, types.Omitted, types.Optional)
-        args = [kind if isinstance(kind, unsure) else SimpleNamespace(literal_type=kind) for kind in state.args]
-        dead_branch_prune(state.func_ir, args)
-        return True
 
 
 class _Flags(compiler.Flags):
@@ -184,6 +172,7 @@ _USUAL_FLAGS = {name: option.default for name, option in compiler.Flags.options.
 
 
 _NEEDLESS = InlineClosureLikes, NopythonRewrites  # no kernel has closures, nor formulas of whole arrays
+_IN_PLACE_OF = {NativeLowering: Lowering}
 
 
 class _Compiler(compiler.Compiler):
@@ -194,8 +183,9 @@ class _Compiler(compiler.Compiler):
         pipelines = super().define_pipelines()
         for pipeline in pipelines:
             pipeline.passes = [one for one in pipeline.passes if one[0] not in _NEEDLESS]
-            pipeline.add_pass_after(_Prune, DeadBranchPrune)
+            pipeline.add_pass_after(Prune, DeadBranchPrune)
             pipeline.add_pass_after(_Widen, NopythonTypeInference)
+            pipeline.passes = [(_IN_PLACE_OF.get(one, one), about) for one, about in pipeline.passes]
             pipeline.finalize()
         return list(pipelines)
 
@@ -300,8 +290,10 @@ def _parts_as_code(target: Any) -> Iterator[None]:
     target.get_executable = _entry
     try:
         with found_once(types.BaseFunction, postproc, transforms.canonicalize_cfg):
+            NRTContext.get_meminfos, count = counted_members, NRTContext.get_meminfos
             yield
     finally:
+        NRTContext.get_meminfos = count
         del codegen.create_library, target.get_executable
 
 
