@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numba
 from llvmlite import ir
@@ -29,7 +29,7 @@ from numba.np.arrayobj import make_array, populate_array
 from .._base import checks
 from .cache import KernelCache, folder_for
 from .listeners import LISTENERS, compile_seconds, found_once, n_compiled
-from .passes import Lowering, Prune, counted_members, makes_no_arrays
+from .passes import Lowering, Prune, counted_members, makes_no_arrays, type_of_extreme
 
 # what code that no loop compiles to is made of, as in `fastbm.kernels.vectors`
 __all__ = [
@@ -280,7 +280,7 @@ def _entry(library: Any, about: Any, environment: Any) -> Any:
 @contextmanager
 def _parts_as_code(target: Any) -> Iterator[None]:
     """Leave all parts of a kernel as code, Numba's own functions among them; the compiler's lock is held."""
-    codegen = target.codegen()
+    codegen, members = target.codegen(), cast(Any, NRTContext)
     if "get_executable" in vars(target):
         yield
         return
@@ -288,12 +288,12 @@ def _parts_as_code(target: Any) -> Iterator[None]:
         _tidied(_Codegen.create_library(codegen, name, **options))
     )
     target.get_executable = _entry
+    members.get_meminfos, count = counted_members, members.get_meminfos
     try:
-        with found_once(types.BaseFunction, postproc, transforms.canonicalize_cfg):
-            NRTContext.get_meminfos, count = counted_members, NRTContext.get_meminfos
+        with found_once(types.BaseFunction, type_of_extreme, postproc, transforms.canonicalize_cfg):
             yield
     finally:
-        NRTContext.get_meminfos = count
+        members.get_meminfos = count
         del codegen.create_library, target.get_executable
 
 

@@ -107,7 +107,9 @@ def n_compiled() -> int:
 
 
 @contextmanager
-def found_once(function: Any, postproc: Any, tidy_blocks: Callable[[Any], Any]) -> Iterator[None]:
+def found_once(
+    function: Any, resolve_early: Callable[[Any, Any], Any], postproc: Any, tidy_blocks: Callable[[Any], Any]
+) -> Iterator[None]:
     """Have Numba's type of `function` remember what calls of it came to, and its `postproc` do what kernels need.
 
     A tenth of the time of compiling; `fastbm.kernels.jit` holds Numba's lock meanwhile. Numba tries all templates of an
@@ -118,6 +120,8 @@ def found_once(function: Any, postproc: Any, tidy_blocks: Callable[[Any], Any]) 
     resolve, process = function.get_call_type, processor.run
 
     def resolve_once(self: Any, context: Any, args: Any, kws: Any) -> Any:
+        if (early := resolve_early(self, args)) is not None:
+            return early
         key = self.key, args, id(context)
         if kws or key not in _FOUND:
             signature = resolve(self, context, args, kws)

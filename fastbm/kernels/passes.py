@@ -12,13 +12,14 @@ from collections import defaultdict
 from types import SimpleNamespace
 from typing import Any
 
-from numba.core import analysis, cgutils, ir, lowering, types
+from numba.core import analysis, cgutils, imputils, ir, lowering, types
 from numba.core.compiler_machinery import register_pass
 from numba.core.typed_passes import BaseNativeLowering
+from numba.core.typing import signature
 from numba.core.untyped_passes import DeadBranchPrune
 from numba.np import arrayobj
 
-__all__ = ["Lowering", "counted_members", "makes_no_arrays"]
+__all__ = ["Lowering", "Prune", "counted_members", "makes_no_arrays", "type_of_extreme"]
 
 
 def makes_no_arrays(state: Any) -> bool:
@@ -39,6 +40,33 @@ def counted_members(self: Any, builder: Any, kind: Any, value: Any) -> list[Any]
     members = models[kind].traverse(builder) if models[kind].contains_nrt_meminfo() else ()
     held = [(member, get) for member, get in members if models[member].contains_nrt_meminfo()]
     return [one for member, get in held for one in self.get_meminfos(builder, member, get(value))]
+
+
+def type_of_extreme(function: Any, args: Any) -> Any:
+    """Return the signature of the smaller or larger of two numbers of a kind, for which Numba compiles a function."""
+    if function.typing_key not in (min, max) or len(args) != 2 or args[0] != args[1]:
+        return None
+    if not isinstance(args[0], (types.Integer, types.Float)):
+        return None
+    function._impl_keys[args] = _SMALLER if function.typing_key is min else _LARGER
+    return signature(args[0], *args)
+
+
+def _extreme_of(sign: str) -> Any:
+    def generate(context: Any, builder: Any, made: Any, args: Any) -> Any:
+        if isinstance(made.return_type, types.Float):
+            is_second = builder.fcmp_ordered(sign, args[1], args[0])
+        else:
+            compared = builder.icmp_signed if made.return_type.signed else builder.icmp_unsigned
+            is_second = compared(sign, args[1], args[0])
+        return builder.select(is_second, args[1], args[0])
+
+    return generate
+
+
+_SMALLER, _LARGER = "fastbm.smaller", "fastbm.larger"
+for _key, _sign in ((_SMALLER, "<"), (_LARGER, ">")):
+    imputils.lower_builtin(_key, types.Number, types.Number)(_extreme_of(_sign))
 
 
 class _Lower(lowering.Lower):  # type: ignore[misc]
@@ -96,7 +124,8 @@ class _Lower(lowering.Lower):  # type: ignore[misc]
     def lower_getitem(self, kind: Any, expr: Any, array: Any, index: Any, made: Any) -> Any:
         place = self._place(array, index, made.args)
         if place is None:
-            return super().lower_getitem(kind, expr, array, index, made)
+            view = self._view(array, index, made)
+            return super().lower_getitem(kind, expr, array, index, made) if view is None else view
         found = arrayobj.load_item(self.context, self.builder, made.args[0], place)
         return self.context.cast(self.builder, found, made.return_type, kind)
 
@@ -109,32 +138,89 @@ class _Lower(lowering.Lower):  # type: ignore[misc]
         number = self.context.cast(self.builder, number, made.args[2], made.args[0].dtype)
         arrayobj.store_item(self.context, self.builder, made.args[0], number, place)
 
+    def _indices(self, array: Any, index: Any, args: Any) -> list[tuple[Any, Any]]:
+        """Return types and values of the indices of a plain array, none where it or they are of another kind."""
+        kind, index_kind = args[:2]
+        is_tuple = isinstance(index_kind, types.BaseTuple)
+        kinds = tuple(index_kind) if is_tuple else (index_kind,)
+        is_plain = type(kind) is types.Array and self.typeof(array.name) == kind and kind.layout == "C"
+        if not is_plain or len(kinds) > kind.ndim or self.context.enable_boundscheck:
+            return []
+        value = self.context.cast(self.builder, self.loadvar(index.name), self.typeof(index.name), index_kind)
+        return list(
+            zip(kinds, cgutils.unpack_tuple(self.builder, value, len(kinds)) if is_tuple else [value], strict=True)
+        )
+
     def _place(self, array: Any, index: Any, args: Any) -> Any:
         """Return the address of an array's element, or None where that is not what the index tells."""
         kind, index_kind = args[:2]
-        kinds = tuple(index_kind) if isinstance(index_kind, types.BaseTuple) else (index_kind,)
+        n = len(index_kind) if isinstance(index_kind, types.BaseTuple) else 1
+        if n != getattr(kind, "ndim", -1) or not (indices := self._indices(array, index, args)):
+            return None
+        if not all(isinstance(own, types.Integer) for own, _ in indices):
+            return None
+        return self._address(kind, self.loadvar(array.name), indices)
+
+    def _address(self, kind: Any, members: Any, indices: list[tuple[Any, Any]]) -> Any:
+        """Return the address of what begins at some first indices."""
+        builder, field = self.builder, self.context.data_model_manager[kind].get_field_position
+        where = None
+        for axis in range(kind.ndim):
+            own, index = indices[axis] if axis < len(indices) else (types.uintp, None)
+            size = builder.extract_value(members, [field("shape"), axis]) if axis or own.signed else None
+            if index is not None:
+                index = arrayobj.fix_integer_index(self.context, builder, own, index, size)
+            where = builder.mul(where, size) if axis else None
+            if index is not None:
+                where = index if where is None else builder.add(where, index)
+        return builder.gep(builder.extract_value(members, field("data")), [where])
+
+    def _view(self, array: Any, index: Any, made: Any) -> Any:
+        """Return rows of an array, from one on or at some first indices; None where that is not what the index tells."""
+        kind, view = made.args[0], made.return_type
         if (
-            type(kind) is not types.Array
-            or self.typeof(array.name) != kind
-            or len(kinds) != kind.ndim
-            or not all(isinstance(one, types.Integer) for one in kinds)
-            or self.context.enable_boundscheck
+            type(view) is not types.Array
+            or view.layout != "C"
+            or not (indices := self._indices(array, index, made.args))
         ):
             return None
-        builder, context = self.builder, self.context
-        value = context.cast(builder, self.loadvar(index.name), self.typeof(index.name), index_kind)
-        is_tuple = isinstance(index_kind, types.BaseTuple)
-        indices = cgutils.unpack_tuple(builder, value, kind.ndim) if is_tuple else [value]
-        members, field = self.loadvar(array.name), context.data_model_manager[kind].get_field_position
-        is_plain, where = kind.layout == "C", None
-        for axis, (own, one) in enumerate(zip(kinds, indices, strict=True)):
-            size = builder.extract_value(members, [field("shape"), axis]) if own.signed or (is_plain and axis) else None
-            number = arrayobj.fix_integer_index(context, builder, own, one, size)
-            if not is_plain:
-                number = builder.mul(number, builder.extract_value(members, [field("strides"), axis]))
-            where = number if where is None else builder.add(builder.mul(where, size) if is_plain else where, number)
-        data = builder.extract_value(members, field("data"))
-        return builder.gep(data, [where]) if is_plain else cgutils.pointer_add(builder, data, where)
+        own, last = indices[-1]
+        is_slice = isinstance(own, types.SliceType) and not own.has_step and not isinstance(own, types.Literal)
+        whole = indices[:-1] if is_slice else indices
+        if view.ndim != kind.ndim - len(whole) or not all(isinstance(one, types.Integer) for one, _ in whole):
+            return None
+        builder, members = self.builder, self.loadvar(array.name)
+        at, there = self.context.data_model_manager[kind], self.context.data_model_manager[view].get_field_position
+        axes = range(len(whole), kind.ndim)
+        sizes = [builder.extract_value(members, [at.get_field_position("shape"), axis]) for axis in axes]
+        if is_slice:
+            zero = sizes[0].type(0)
+            first, end = (self._bound(builder.extract_value(last, k), sizes[0]) for k in range(2))
+            n = builder.sub(end, first)
+            sizes[0] = builder.select(builder.icmp_signed(">", n, zero), n, zero)
+            indices = [*whole, (types.uintp, first)]
+        n_items = sizes[0]
+        for size in sizes[1:]:
+            n_items = builder.mul(n_items, size)
+        found = self.context.get_constant_undef(view)
+        for name in ("meminfo", "parent", "itemsize"):
+            value = builder.extract_value(members, at.get_field_position(name))
+            found = builder.insert_value(found, value, there(name))
+        found = builder.insert_value(found, n_items, there("nitems"))
+        found = builder.insert_value(found, self._address(kind, members, indices), there("data"))
+        for place, (axis, size) in enumerate(zip(axes, sizes, strict=True)):
+            step = builder.extract_value(members, [at.get_field_position("strides"), axis])
+            found = builder.insert_value(found, size, [there("shape"), place])
+            found = builder.insert_value(found, step, [there("strides"), place])
+        self.incref(view, found)
+        return found
+
+    def _bound(self, bound: Any, size: Any) -> Any:
+        """Return a bound of a slice as Python takes it: from the end where it is negative, and within."""
+        builder, zero = self.builder, size.type(0)
+        bound = builder.select(builder.icmp_signed("<", bound, zero), builder.add(bound, size), bound)
+        bound = builder.select(builder.icmp_signed("<", bound, zero), zero, bound)
+        return builder.select(builder.icmp_signed(">=", bound, size), size, bound)
 
     def lower_expr(self, kind: Any, expr: Any) -> Any:
         builder = self.builder
@@ -146,6 +232,9 @@ class _Lower(lowering.Lower):  # type: ignore[misc]
             found = cgutils.make_anonymous_struct(builder, members)
             self._of_step_one.add(found)
             return found
+        if expr.op == "getattr" and expr.attr == "shape" and type(self.typeof(expr.value.name)) is types.Array:
+            where = self.context.data_model_manager[self.typeof(expr.value.name)].get_field_position("shape")
+            return builder.extract_value(self.loadvar(expr.value.name), where)
         if expr.op in ("getiter", "iternext", "pair_first", "pair_second"):
             value, given = self.loadvar(expr.value.name), self.typeof(expr.value.name)
             if expr.op == "getiter" and value in self._of_step_one:

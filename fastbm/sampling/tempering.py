@@ -13,7 +13,7 @@ import numpy as np
 from .._base import checks, rng, threads as threads_module
 from .._base.options import Least, flag, options
 from .._base.streams import Stream
-from ..kernels.sampling.tempering import count_round_trips, swap_neighbours
+from ..kernels.sampling.tempering import FROM_TARGET, count_round_trips, swap_neighbours
 from ..machine.couplings import Couplings
 from ..machine.machine import BoltzmannMachine
 from ..machine.units import Units
@@ -125,7 +125,7 @@ class TemperedChains(Adapter):
         self._trips = np.zeros(n_ladders, np.int64)
         self._end = np.zeros((n_ladders, n_betas), np.uint8)
         self.level = np.tile(np.arange(n_betas), (n_ladders, 1))
-        count_round_trips(self._end, self._trips, self.level)
+        self._end[:, -1] = FROM_TARGET
         offset = model.offset if offset is None else offset
         self._offset = np.broadcast_to(np.asarray(offset, np.float64), (self.n_chains,))[:, None]
 

@@ -18,7 +18,7 @@ from ..functions import LANES, exp_float64
 from ..jit import apart, apart_borrowing, kernel
 from ..random import log_of_bits, next_word
 
-_FROM_TARGET, _FROM_HOTTEST = np.uint8(1), np.uint8(2)  # 0: has not been at the target yet
+FROM_TARGET, _FROM_HOTTEST = np.uint8(1), np.uint8(2)  # 0: has not been at the target yet
 
 
 @apart_borrowing
@@ -69,12 +69,12 @@ def count_round_trips(end, n_round_trips, level):
     n_ladders, n_betas = level.shape
     for c in range(n_ladders):
         for r in range(n_betas):
-            if level[c, r] == 0 and end[c, r] == _FROM_TARGET:
+            if level[c, r] == 0 and end[c, r] == FROM_TARGET:
                 end[c, r] = _FROM_HOTTEST
             elif level[c, r] == n_betas - 1:
                 if end[c, r] == _FROM_HOTTEST:
                     n_round_trips[c] += 1
-                end[c, r] = _FROM_TARGET
+                end[c, r] = FROM_TARGET
 
 
 @kernel

@@ -191,9 +191,9 @@ class LookupChains(WordChains):
         return fan_out(lambda ends_of_one: function(*ends_of_one), list(pairwise(ends)), n_threads)
 
     def _sweep_block(self, k: int, first: int, n_sweeps: int) -> None:
-        model, chains, ways = self._model(), self._chains(), (self._many, self._own)
+        what, ways = (*self._model_of(k), self._chains_of(k)), (self._many, self._own)
         for rows, count in self._pieces(k, first, n_sweeps):
-            self._flips[k] += sweep_blocks(self._ups, model, chains, rows, count, ways, k, k + 1)
+            self._flips[k] += sweep_lookup(self.up[k], *what, (rows, count, 0, 1), ways, self._ups)
 
     def _model(self) -> tuple[np.ndarray, ...]:
         return (*self._graph, np.array(self._counted), self._made, self._which)
