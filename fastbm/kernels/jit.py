@@ -29,7 +29,7 @@ from numba.np.arrayobj import make_array, populate_array
 from .._base import checks
 from .cache import KernelCache, folder_for
 from .listeners import LISTENERS, compile_seconds, found_once, n_compiled
-from .passes import Lowering, Prune, counted_members, makes_no_arrays, type_of_extreme
+from .passes import Lowering, Prune, counted_members, type_of_extreme
 
 # what code that no loop compiles to is made of, as in `fastbm.kernels.vectors`
 __all__ = [
@@ -153,8 +153,6 @@ class _Widen(FunctionPass):
 
     def run_pass(self, state: Any) -> bool:
         """Make the library, as lowering would, for code of that width."""
-        if makes_no_arrays(state):
-            state.targetctx = state.targetctx.subtarget(enable_nrt=False)
         library, flags = _library(state.targetctx, state.func_id.func_qualname), state.flags
         state.library = _as_code(library) if flags.no_cpython_wrapper else _as_kernel(library)
         return False
