@@ -58,3 +58,39 @@ def test_a_matrix_at_an_address_is_the_one_there(shape, kind):
     matrix = made[: shape[0] * shape[1]].reshape(shape)
     assert double_at(np.zeros(1, kind), matrix.ctypes.data, *shape) == shape
     assert made.tolist() == [k * (2 if k < matrix.size else 1) for k in range(12)]
+
+
+@kernel
+def look(cube, i, j, start, stop):
+    rows, plane = cube[i, start:stop], cube[start:]
+    below, above = min(i, j), max(i, j)
+    total = cube.dtype.type(0)
+    for k in range(start, stop):
+        total += cube[i, np.uint8(below), above] if k else cube[below, i, j]
+    for k in range(stop, start, -2):
+        total += cube.dtype.type(k)
+    cube[j, i, -1] = total
+    return rows, plane, plane.size, cube[i][j:stop], total
+
+
+@pytest.mark.parametrize("kind", [np.float64, np.int32, np.int64])
+@pytest.mark.parametrize(("i", "j"), [(0, 2), (2, 1), (1, 1)])
+@pytest.mark.parametrize(("start", "stop"), [(0, 3), (1, 2), (-2, 9), (2, -1), (3, 1), (-9, -7)])
+def test_elements_and_views_are_those_of_numpy(kind, i, j, start, stop):
+    one = np.arange(60).astype(kind).reshape(3, 4, 5)
+    other = one.copy()
+    for found, expected in zip(look(one, i, j, start, stop), look.py_func(other, i, j, start, stop), strict=True):
+        assert np.shape(found) == np.shape(expected) and np.array_equal(found, expected)
+    assert np.array_equal(one, other)
+
+
+@kernel
+def extremes(a, b):
+    return min(a, b), max(a, b)
+
+
+@pytest.mark.parametrize("pair", [(1.0, 2.0), (2.0, 1.0), (0.0, -0.0), (np.nan, 1.0), (1.0, np.nan), (-3, 2), (2, -3)])
+def test_extremes_of_two_numbers_are_those_of_python(pair):
+    for kind in (np.float64, np.float32) if isinstance(pair[0], float) else (np.int64,):
+        found, expected = extremes(*map(kind, pair)), (min(pair), max(pair))
+        assert np.array(found, np.float64).tobytes() == np.array(expected, np.float64).tobytes()
