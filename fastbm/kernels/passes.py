@@ -38,12 +38,13 @@ def counted_members(self: Any, builder: Any, kind: Any, value: Any) -> list[Any]
 
 def type_of_extreme(function: Any, args: Any) -> Any:
     """Return the signature of the smaller or larger of two numbers of a kind, for which Numba compiles a function."""
-    if function.typing_key not in (min, max) or len(args) != 2 or args[0] != args[1]:
+    if function.typing_key not in (min, max) or len(args) != 2:
         return None
-    if not isinstance(args[0], (types.Integer, types.Float)):
+    one, other = kinds = tuple(map(types.unliteral, args))
+    if one != other or not isinstance(one, (types.Integer, types.Float)):
         return None
-    function._impl_keys[args] = _SMALLER if function.typing_key is min else _LARGER
-    return signature(args[0], *args)
+    function._impl_keys[kinds] = _SMALLER if function.typing_key is min else _LARGER
+    return signature(one, *kinds)
 
 
 def _extreme_of(sign: str) -> Any:

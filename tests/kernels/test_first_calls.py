@@ -21,9 +21,9 @@ MOST = {
     "bm.sample(bm.models.sherrington_kirkpatrick(64, seed=1), 'annealing', n_sweeps=10)": 43,
     "bm.infer(bm.models.random_machine(10, seed=1), 'exact')": 24,
     "bm.infer(bm.models.edwards_anderson((4, 4, 4)), 'population-annealing')": 25,
-    "bm.infer(bm.models.restricted(12, 6, seed=1), 'ais', n_betas=100)": 24,
+    "bm.infer(bm.models.restricted(12, 6, seed=1), 'ais', n_betas=100)": 26,
     "bm.infer(bm.models.sherrington_kirkpatrick(64, seed=1), 'tempering', n_sweeps=100)": 46,
-    "bm.infer(bm.models.restricted(64, 32, seed=1), 'tempering', n_sweeps=100)": 46,
+    "bm.infer(bm.models.restricted(64, 32, seed=1), 'tempering', n_sweeps=100)": 49,
     "bm.fit(np.eye(6, dtype=int)[[0, 1, 2, 3, 4, 5, 0, 1]], n_hidden=6, epochs=2)": 39,
 }
 PROGRAM = """

@@ -51,16 +51,14 @@ def write_samples(first, end, beside, edges, many, room, found):
             energy[c] = constant + unit * energy[c]
         whole, one = alike and n_beside == side, t * n_chains + begin
         own = rows[one : one + some.shape[0]]
-        if whole and n_bytes % LINE == 0:
-            write_rows(up, own, True, room_of_rows)
-        else:
-            write_rows(up, some, False, room_of_rows)
-            if whole and TILED and own.ctypes.data % LINE == 0:
-                stream(own.ctypes.data, some.ctypes.data, n_bytes * some.shape[0])
-            else:
-                for j in range(n_beside):
-                    for c in range(n_own):
-                        copy_row(rows[one + j * n_chains + c], some[lanes * j + c])
+        at_once = whole and n_bytes % LINE == 0
+        write_rows(up, own if at_once else some, at_once, room_of_rows)
+        if not at_once and whole and TILED and own.ctypes.data % LINE == 0:
+            stream(own.ctypes.data, some.ctypes.data, n_bytes * some.shape[0])
+        elif not at_once:
+            for j in range(n_beside):
+                for c in range(n_own):
+                    copy_row(rows[one + j * n_chains + c], some[lanes * j + c])
         place = energies.ctypes.data + 8 * one
         if whole and TILED and place % LINE == 0:
             stream(place, energy.ctypes.data, 8 * energy.shape[0])
