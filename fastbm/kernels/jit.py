@@ -29,7 +29,7 @@ from numba.np.arrayobj import make_array, populate_array
 from .._base import checks
 from .cache import KernelCache, folder_for
 from .listeners import LISTENERS, compile_seconds, found_once, n_compiled
-from .passes import Lowering, Prune, counted_members, type_of_extreme
+from .passes import IS_KNOWN, Lowering, Prune, counted_members, type_of_extreme
 
 # what code that no loop compiles to is made of, as in `fastbm.kernels.vectors`
 __all__ = [
@@ -170,7 +170,7 @@ _USUAL_FLAGS = {name: option.default for name, option in compiler.Flags.options.
 
 
 _NEEDLESS = InlineClosureLikes, NopythonRewrites  # no kernel has closures, nor formulas of whole arrays
-_IN_PLACE_OF = {NativeLowering: Lowering}
+_IN_PLACE_OF = {NativeLowering: Lowering} if IS_KNOWN else {}
 
 
 class _Compiler(compiler.Compiler):
@@ -286,7 +286,8 @@ def _parts_as_code(target: Any) -> Iterator[None]:
         _tidied(_Codegen.create_library(codegen, name, **options))
     )
     target.get_executable = _entry
-    members.get_meminfos, count = counted_members, members.get_meminfos
+    count = members.get_meminfos
+    members.get_meminfos = counted_members if IS_KNOWN else count
     try:
         with found_once(types.BaseFunction, type_of_extreme, postproc, transforms.canonicalize_cfg):
             yield

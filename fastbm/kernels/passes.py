@@ -13,6 +13,7 @@ from collections import defaultdict
 from types import SimpleNamespace
 from typing import Any
 
+from numba import version_info
 from numba.core import analysis, cgutils, imputils, ir, lowering, types
 from numba.core.compiler_machinery import register_pass
 from numba.core.typed_passes import BaseNativeLowering
@@ -20,7 +21,9 @@ from numba.core.typing import signature
 from numba.core.untyped_passes import DeadBranchPrune
 from numba.np import arrayobj
 
-__all__ = ["Lowering", "Prune", "counted_members", "type_of_extreme"]
+__all__ = ["IS_KNOWN", "Lowering", "Prune", "counted_members", "type_of_extreme"]
+
+IS_KNOWN = version_info.short <= (0, 68)  # whether this Numba is one whose code was read; later ones write theirs
 
 
 def counted_members(self: Any, builder: Any, kind: Any, value: Any) -> list[Any]:
@@ -38,7 +41,7 @@ def counted_members(self: Any, builder: Any, kind: Any, value: Any) -> list[Any]
 
 def type_of_extreme(function: Any, args: Any) -> Any:
     """Return the signature of the smaller or larger of two numbers of a kind, for which Numba compiles a function."""
-    if function.typing_key not in (min, max) or len(args) != 2:
+    if not IS_KNOWN or function.typing_key not in (min, max) or len(args) != 2:
         return None
     one, other = kinds = tuple(map(types.unliteral, args))
     if one != other or not isinstance(one, (types.Integer, types.Float)):
