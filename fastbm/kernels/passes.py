@@ -231,7 +231,7 @@ class _Lower(lowering.Lower):  # type: ignore[misc]
 
     def lower_expr(self, kind: Any, expr: Any) -> Any:
         builder = self.builder
-        if expr.op == "call" and isinstance(kind, types.RangeType) and len(expr.args) < 3 and not expr.vararg:
+        if expr.op == "call" and self._is_range(expr):
             made = self.fndesc.calltypes[expr].args
             numbers = [self._cast_var(one, own) for one, own in zip(expr.args, made, strict=True)]
             first = self.context.get_constant(kind.dtype, 0)
@@ -251,6 +251,11 @@ class _Lower(lowering.Lower):  # type: ignore[misc]
             if isinstance(given, types.Pair) and isinstance(given.first_type, types.Integer):
                 return builder.extract_value(value, ("pair_first", "pair_second").index(expr.op))
         return super().lower_expr(kind, expr)
+
+    def _is_range(self, call: Any) -> bool:
+        """Tell whether a call is `range` of one bound or two."""
+        function = getattr(self.typeof(call.func.name), "typing_key", None)
+        return function is range and 0 < len(call.args) < 3 and not call.vararg
 
     def _start_loop(self, value: Any, kind: Any) -> Any:
         """Return the state of a loop: places of the number that comes and of how many do, the end and the step."""
