@@ -29,7 +29,7 @@ from numba.np.arrayobj import make_array, populate_array
 from .._base import checks
 from .cache import KernelCache, folder_for
 from .listeners import LISTENERS, compile_seconds, found_once, n_compiled
-from .passes import IS_KNOWN, Lowering, Prune, counted_members, type_of_extreme
+from .passes import IS_KNOWN, Lowering, Prune, counted_members, counts_references, type_of_extreme
 
 # what code that no loop compiles to is made of, as in `fastbm.kernels.vectors`
 __all__ = [
@@ -289,7 +289,8 @@ def _parts_as_code(target: Any) -> Iterator[None]:
     count = members.get_meminfos
     members.get_meminfos = counted_members if IS_KNOWN else count
     try:
-        with found_once(types.BaseFunction, type_of_extreme, postproc, transforms.canonicalize_cfg):
+        about = type_of_extreme, counts_references
+        with found_once(types.BaseFunction, *about, postproc, transforms.canonicalize_cfg):
             yield
     finally:
         members.get_meminfos = count

@@ -93,7 +93,7 @@ _clock, _collections = _CompilerClock(), _Collections()
 after_fork(_clock.forget_threads)
 # kinds of events, and who is told of them
 LISTENERS = ("numba:compiler_lock", _clock), ("numba:compile", _Failures()), ("numba:compile", _collections)
-_FOUND: dict[Any, tuple[Any, Any]] = {}  # signature and key of the code, by function and types of arguments
+_FOUND: dict[Any, tuple[Any, Any]] = {}  # signature and key of the code, by function, types and settings
 
 
 def compile_seconds() -> float:
@@ -108,13 +108,18 @@ def n_compiled() -> int:
 
 @contextmanager
 def found_once(
-    function: Any, resolve_early: Callable[[Any, Any], Any], postproc: Any, tidy_blocks: Callable[[Any], Any]
+    function: Any,
+    resolve_early: Callable[[Any, Any], Any],
+    settings: Callable[[], Any],
+    postproc: Any,
+    tidy_blocks: Callable[[Any], Any],
 ) -> Iterator[None]:
     """Have Numba's type of `function` remember what calls of it came to, and its `postproc` do what kernels need.
 
     A tenth of the time of compiling; `fastbm.kernels.jit` holds Numba's lock meanwhile. Numba tries all templates of an
-    operator anew wherever it stands. And it lists which variables live where after every pass, for generators and for
-    loops that Python's interpreter runs, of which kernels have none; where variables end is found at the last.
+    operator anew wherever it stands; what it finds is another function under other `settings`. And it lists which
+    variables live where after every pass, for generators and for loops that Python's interpreter runs, of which kernels
+    have none; where variables end is found at the last.
     """
     processor = postproc.PostProcessor
     resolve, process = function.get_call_type, processor.run
@@ -122,7 +127,7 @@ def found_once(
     def resolve_once(self: Any, context: Any, args: Any, kws: Any) -> Any:
         if (early := resolve_early(self, args)) is not None:
             return early
-        key = self.key, args, id(context)
+        key = self.key, args, id(context), settings()
         if kws or key not in _FOUND:
             signature = resolve(self, context, args, kws)
             if not kws:

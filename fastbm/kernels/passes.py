@@ -16,12 +16,13 @@ from typing import Any
 from numba import version_info
 from numba.core import analysis, cgutils, imputils, ir, lowering, types
 from numba.core.compiler_machinery import register_pass
+from numba.core.targetconfig import ConfigStack
 from numba.core.typed_passes import BaseNativeLowering
 from numba.core.typing import signature
 from numba.core.untyped_passes import DeadBranchPrune
 from numba.np import arrayobj
 
-__all__ = ["IS_KNOWN", "Lowering", "Prune", "counted_members", "type_of_extreme"]
+__all__ = ["IS_KNOWN", "Lowering", "Prune", "counted_members", "counts_references", "type_of_extreme"]
 
 IS_KNOWN = version_info.short <= (0, 68)  # whether this Numba is one whose code was read; later ones write theirs
 
@@ -37,6 +38,12 @@ def counted_members(self: Any, builder: Any, kind: Any, value: Any) -> list[Any]
     members = models[kind].traverse(builder) if models[kind].contains_nrt_meminfo() else ()
     held = [(member, get) for member, get in members if models[member].contains_nrt_meminfo()]
     return [one for member, get in held for one in self.get_meminfos(builder, member, get(value))]
+
+
+def counts_references() -> bool:
+    """Tell whether what is compiled now counts references, as what it calls then does."""
+    flags = ConfigStack.top_or_none()
+    return flags is None or bool(flags.nrt)
 
 
 def type_of_extreme(function: Any, args: Any) -> Any:
@@ -78,6 +85,8 @@ class _Lower(lowering.Lower):  # type: ignore[misc]
         """
         super()._find_singly_assigned_variable()
         self._borrowed, self._of_step_one = set(), set()
+        if self.func_ir.func_id.is_generator:  # which goes on where no value is at hand
+            return
         places, used = defaultdict(list), defaultdict(set)
         for place, block in self.blocks.items():
             for assigned in block.find_insts(ir.Assign):
@@ -246,7 +255,7 @@ class _Lower(lowering.Lower):  # type: ignore[misc]
             value, given = self.loadvar(expr.value.name), self.typeof(expr.value.name)
             if expr.op == "getiter" and value in self._of_step_one:
                 return self._start_loop(value, given)
-            if isinstance(given, types.RangeIteratorType):
+            if expr.op == "iternext" and isinstance(given, types.RangeIteratorType):
                 return self._next_of_loop(value, given)
             if isinstance(given, types.Pair) and isinstance(given.first_type, types.Integer):
                 return builder.extract_value(value, ("pair_first", "pair_second").index(expr.op))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fastbm.kernels.arrays import copy_row, empty, matrix_at, zeros
-from fastbm.kernels.jit import kernel
+from fastbm.kernels.jit import borrowing, kernel
 
 
 @kernel
@@ -94,3 +94,31 @@ def test_extremes_of_two_numbers_are_those_of_python(pair):
     for kind in (np.float64, np.float32) if isinstance(pair[0], float) else (np.int64,):
         found, expected = extremes(*map(kind, pair)), (min(pair), max(pair))
         assert np.array(found, np.float64).tobytes() == np.array(expected, np.float64).tobytes()
+
+
+@borrowing
+def first_of(row):
+    return np.asarray(row)[0]
+
+
+@kernel
+def numbers_from_one(n):
+    made = np.ones(n)
+    for k in range(1, n):
+        made[k] = first_of(made) + k
+    return np.asarray(made)
+
+
+@kernel
+def numbers_of_an_iterator(n):
+    total, left = 0, iter(range(n))
+    for k in left:
+        total += k
+    return total
+
+
+def test_what_does_not_count_references_has_functions_of_its_own():
+    """An array that was not counted and is released is memory used twice."""
+    made = [numbers_from_one(5) for _ in range(100)]
+    assert all(array.tolist() == [1.0, 2.0, 3.0, 4.0, 5.0] for array in made)
+    assert numbers_of_an_iterator(5) == 10
