@@ -8,12 +8,12 @@ or is damaged, is dropped and compiled again. One process compiles a module's ke
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import logging
 import os
 import pickle
 import platform
+import re
 import stat
 import sys
 import tempfile
@@ -32,6 +32,11 @@ MOST_KEPT = 64  # files of one kernel: signatures, processors, versions of its s
 LONGEST_WAIT = 300.0  # seconds for another process to compile; then this one does it itself
 POLL = 0.02
 FOREIGN_WRITERS = stat.S_IWGRP | stat.S_IWOTH
+_IMPORT = re.compile(
+    rb"^[ \t]*(?:from[ \t]+(\.*)([\w.]*)[ \t]+import[ \t]*(\((?:[^)#]|#[^\n]*)*\)|[^\n(]+)|import[ \t]+([^\n]+))",
+    re.MULTILINE,
+)
+_COMMENT = re.compile(rb"#[^\n]*")
 
 _log = logging.getLogger("fastbm")
 
@@ -71,34 +76,26 @@ def _say_unwritten(folder: str, why: str) -> None:
 def called(path: Path) -> frozenset[Path]:
     """Return a file of kernels and all those that it imports, whose code its own may hold."""
     found = {path}
-    for node in _statements(ast.parse(path.read_bytes())):
-        for base, names in _modules(node, path):
-            for name in ("", *names):
-                other = base.joinpath(*name.split(".")) if name else base
-                file = other.with_suffix(".py") if other.with_suffix(".py").is_file() else other / "__init__.py"
-                if file.is_file() and file not in found and PACKAGE in (file, *file.parents):
-                    found |= called(file)
+    for file in _source(path)[1] - found:
+        found |= called(file)
     return frozenset(found)
 
 
-def _statements(node: ast.AST) -> Iterator[ast.stmt]:
-    """Go through the statements of a module, and those within them; expressions are most of it, and import nothing."""
-    for part in ("body", "orelse", "handlers", "finalbody"):
-        for statement in getattr(node, part, ()):
-            yield statement
-            yield from _statements(statement)
+@cache
+def _source(path: Path) -> tuple[bytes, frozenset[Path]]:
+    """Return the hash of a file, and the files of kernels that its imports, which stand on lines of their own, name.
 
-
-def _modules(node: ast.stmt, path: Path) -> list[tuple[Path, list[str]]]:
-    """Return the modules that a statement imports: where it looks, and the names that may be modules there."""
-    root = PACKAGE.parents[1]
-    if isinstance(node, ast.Import):
-        return [(root.joinpath(*alias.name.split(".")), []) for alias in node.names]
-    if isinstance(node, ast.ImportFrom):
-        base = path.parents[node.level - 1] if node.level else root
-        base = base.joinpath(*node.module.split(".")) if node.module else base
-        return [(base, [alias.name for alias in node.names])]
-    return []
+    To have Python parse it would take longer than all else that finds a kernel.
+    """
+    text, found = path.read_bytes(), set()
+    for dots, module, names, modules in _IMPORT.findall(text):
+        base = path.parents[len(dots) - 1] if dots else PACKAGE.parents[1]
+        base = base.joinpath(*module.decode().split("."))
+        for name in [""] * bool(names) + re.findall(r"[\w.]+", _COMMENT.sub(b"", names or modules).decode()):
+            other = base.joinpath(*name.split("."))
+            found |= {other.with_suffix(".py"), other / "__init__.py"}
+    kernels = frozenset(file for file in found if PACKAGE in file.parents and file.is_file())
+    return hashlib.sha256(text).digest(), kernels
 
 
 @cache
@@ -113,7 +110,7 @@ def source_hash(path: Path | None = None) -> str:
     digest = hashlib.sha256()
     for one in sorted(files):
         name = one.relative_to(PACKAGE) if PACKAGE in one.parents else one
-        digest.update(name.as_posix().encode() + b"\0" + one.read_bytes())
+        digest.update(name.as_posix().encode() + b"\0" + _source(one)[0])
     return digest.hexdigest()[:16]
 
 

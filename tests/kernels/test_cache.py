@@ -39,6 +39,7 @@ def copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def forget() -> None:
     cache.called.cache_clear()
+    cache._source.cache_clear()
     cache.source_hash.cache_clear()
 
 
@@ -70,6 +71,8 @@ def test_all_ways_to_import_are_seen(copied: Path) -> None:
         "import fastbm.kernels.sampling.dense",
         "from fastbm.kernels.sampling import dense as d",
         "def late():\n    from ..sampling.dense import f",
+        "from ..sampling import (  # for )\n    a as b,  # and\n    dense as d,\n)",
+        "import numpy, fastbm.kernels.sampling.dense as d",
     )
     (copied / "exact" / "leaf.py").write_text("")
     for way in ways:
