@@ -92,7 +92,6 @@ def energy_profile(
         kernel="lookup" if in_words and small else None,
         beta=beta_low,
         highest_beta=beta_high,
-        summed=True,
         seed=rng.derive(seed, rng.PILOT),
         threads=threads_between(model, n_chains, 1, threads),
     )

@@ -47,7 +47,6 @@ class ByReplica:
             first_chain=first_ladder * len(betas),
             bias=bias[0] if len(bias) == 1 else np.repeat(bias, len(betas), axis=0),
             together=len(betas) if together else 1,
-            summed=True,
             **settings,
         )
 

@@ -55,18 +55,18 @@ def cool_sparse(up, chains, scales, sites, hold, few, many, n_chains):
 
 
 @kernel
-def cool_layers(values, chains, machine, room, hold, scales, ends, weighing, packed, energies):
+def cool_layers(values, chains, machine, room, hold, scales, ends, weighing, energies):
     """Do a sweep at each of `scales` (n_sweeps,); return the number of flips.
 
     Mutates `energies` (n_ends, n_chains), those after so many sweeps as `ends`, which increase, tell; and what
-    `sweep_layers` and `weigh_layers` do; `weighing` is what the latter takes as `bits`, `told` and `summed`.
+    `sweep_layers` and `weigh_layers` do; `weighing` is what the latter takes as `told` and `summed`.
     """
-    (bits, told, summed), row, flips = weighing, 0, 0
+    (told, summed), row, flips = weighing, 0, 0
     for t in range(scales.shape[0]):
         chains[1][:] = scales[t]
         flips += sweep_layers(values, chains, machine, room, hold, 1)
         if row < ends.shape[0] and ends[row] == t + 1:
-            weigh_layers(values, machine, bits, told, summed, packed, energies[row])
+            weigh_layers(values, machine[0], room[1], told, summed, energies[row])
             row += 1
     return flips
 

@@ -17,7 +17,7 @@ from ..jit import apart_borrowing, borrowing, kernel
 from .few import advance_sparse_few, room_for_sparse
 from .few_dense import advance_either
 from .field_energies import STEPS, add_remainders, sum_fields, words_of_units, write_bits
-from .layer_energies import weigh_layers
+from .layer_energies import pack_sample, weigh_layers
 from .layered import sweep_layers
 from .sparse import sweep_sparse
 from .tempering import count_round_trips, swap_ladder
@@ -162,23 +162,21 @@ def temper_layers(values, chains, visits, machine, ladders, weighing, found):
     """Do what `temper_dense` does of replicas on layered couplings.
 
     Mutates `values`, scale and streams of `chains`, and what `swap_lanes` does. `visits` is (legs, hold), `machine`
-    (machine, room) as for `sweep_layers`, `weighing` what `weigh_layers` takes as `bits`, `told` and `summed`.
+    (machine, room) as for `sweep_layers`, `weighing` what `record_layers` takes.
     """
     (legs, hold), (machine_of_sweeps, room), (packed, energies, notes) = visits, machine, found
-    bits, told, summed = weighing
-    here, bytes_here = empty(energies.shape[1], np.float64), empty(packed.shape[1:], np.uint8)
-    n_flips, t = 0, 0
+    (told, summed, joined), plan, words = weighing, machine_of_sweeps[0], room[1]
+    here, n_flips, t = empty(energies.shape[1], np.float64), 0, 0
     for leg in range(legs.shape[0]):
         n_flips += sweep_layers(values, chains, machine_of_sweeps, room, hold, legs[leg, 0])
         if legs[leg, 1] or legs[leg, 2]:
-            weigh_layers(values, machine_of_sweeps, bits, told, summed, bytes_here, here)
+            weigh_layers(values, plan, words, told, summed, here)
         if legs[leg, 1]:
             swap_lanes(ladders, here, chains[1])
         if legs[leg, 2]:
             copy_row(energies[t], here)
             if legs[leg, 2] != MEASURED:
-                for c in range(packed.shape[1]):
-                    copy_row(packed[t, c], bytes_here[c])
+                pack_sample(words, plan, joined, packed[t])
                 _note(ladders, notes[t])
             t += 1
     return n_flips

@@ -18,7 +18,7 @@ from ..bit_vectors import store_word
 from ..bits import COLUMNS, add_packed, add_tabled_rows, product_at
 from ..jit import apart_borrowing, borrowing, inlined
 from ..vectors import TILED, has_look_up
-from .layered import MARKS, ONCE, PLACES, STARTS, compute_fields, sweep_layers
+from .layered import MARKS, PLACES, STARTS, sweep_layers
 
 GRAIN = 16  # rows of sums at a time
 TURN, HALF_TURN = 2.0**32, 2.0**16
@@ -27,7 +27,7 @@ _WHOLE = np.float32(1.5 * 2.0**23)  # has float32 up to 2^22 rounded to whole nu
 LOOK_UP = has_look_up()
 
 
-@borrowing
+@apart_borrowing
 def pack_sample(words, plan, joined, packed):
     """Write each lane's units as bytes, unit 0 in the lowest bit. Mutates `packed` (n_chains, n_bytes), `joined`.
 
@@ -130,20 +130,21 @@ def _add_wide(total, near, rest, sums, fields, values, unit):
 
 
 @apart_borrowing
-def fill_energies_of_fields(energies, values, words, plan, told, start, room):
+def fill_energies_of_fields(energies, values, words, plan, told, start, near, room):
     """Write energies above that of all units down of the first lanes, negative, in units of the fields.
 
-    Mutates `energies` (n_chains,), `room`.
+    Mutates `energies` (n_chains,), `near`, `room`.
     `values`, `words` and `plan` are as for `fastbm.kernels.sampling.layered.sweep_layers`; `told` are the fields of
     layers given those drawn before them; integers, flat, of all layers, with their tables, flat, or none; what sums of
     them begin with (rows, lanes); of each layer how its energies are found, the rows of its sums and where they begin,
     and, of up to two layers, which these are and where its integers and tables begin; and the layers' units. `start`
-    are fields where all units are down in float64, (n_units, lanes), or None where integers say all. `room` are
-    (lanes,) of float64, of float32 and of int32 twice, and `GRAIN` rows of int32.
+    are fields where all units are down in float64, (n_units, lanes), or None where integers say all, `near` (lanes,)
+    float32, or None where no sums are wide. `room` are (lanes,) of float64 and of int32 twice, and `GRAIN` rows of
+    int32.
     Cost: half of the products of a sweep, or a quarter.
     """
     fields, (integers, tables), begin, forms, units = told
-    total, near, high, low, sums = room
+    total, high, low, sums = room
     total[:] = 0.0
     for layer in range(plan.shape[1] - 1):
         first, end, at_fields, how = plan[STARTS, layer], plan[STARTS, layer + 1], plan[PLACES, layer], forms[layer]
@@ -178,7 +179,7 @@ def fill_energies_of_fields(energies, values, words, plan, told, start, room):
                     place = at_fields + k
                     field, up = fields[place : place + 2], values[first + k : first + k + 2]
                     _add_narrow(high, low, some[k // 2 - j], field, up, k + 1 < n, scale)
-            else:
+            if near is not None and kind == WIDE:
                 last = min(j + GRAIN, n)
                 field, up = fields[at_fields + j : at_fields + last], values[first + j : first + last]
                 _add_wide(total, near, low, some, field, up, unit)
@@ -220,20 +221,17 @@ def fill_energies_layers(energies, up, machine, room):
 
 
 @apart_borrowing
-def weigh_layers(values, machine, bits, told, summed, packed, energies):
-    """Pack a sample and write its energies without offset, after a sweep.
+def weigh_layers(values, plan, words, told, summed, energies):
+    """Write energies without offset, after sweeps.
 
-    Mutates `packed` (n_chains, ceil(n_units / 8)) uint8, without gaps, `energies` (n_chains,), and room. `bits` are the
-    words of layers, and room for those of all units; one of `told` and `summed` is None. By `told` energies are those
-    of `fill_energies_of_fields`; it is what that takes beside, by how much its energies are multiplied, and those of
-    all units down, (n_chains,). By `summed` they are those of `fill_energies_layers`; it is room for `values` in
-    float64, the machine of that, and its room.
+    Mutates `energies` (n_chains,), and room. `values`, `plan` and `words` are as for `sweep_layers`; one of `told` and
+    `summed` is None. By `told` energies are those of `fill_energies_of_fields`; it is what that takes beside, by how
+    much its energies are multiplied, and those of all units down, (n_chains,). By `summed` they are those of
+    `fill_energies_layers`; it is room for `values` in float64, the machine of that, and its room.
     """
-    words, joined = bits
-    pack_sample(words, machine[0], joined, packed)
     if told is not None:
-        about, start, of_energies, (factor, lowest) = told
-        fill_energies_of_fields(energies, values, words, machine[0], about, start, of_energies)
+        about, start, near, of_energies, (factor, lowest) = told
+        fill_energies_of_fields(energies, values, words, plan, about, start, near, of_energies)
         for c in range(energies.shape[0]):
             energies[c] = factor * energies[c] + lowest[c]
     if summed is not None:
@@ -245,17 +243,16 @@ def weigh_layers(values, machine, bits, told, summed, packed, energies):
 
 
 @borrowing
-def record_layers(values, chains, machine, room, hold, thin, weighing, packed, energies):
+def record_layers(values, chains, machine, room, hold, thin, weighing, found):
     """Take samples after every `thin` sweeps, or of states as they are where that is 0; return the number of flips.
 
-    Mutates `packed` (n_samples, n_chains, ceil(n_units / 8)) uint8, `energies` (n_samples, n_chains), and what
-    `sweep_layers` and `weigh_layers` do; `weighing` is what the latter takes as `bits`, `told` and `summed`.
+    Mutates `found`, (packed (n_samples, n_chains, ceil(n_units / 8)) uint8, energies (n_samples, n_chains)), and what
+    `sweep_layers`, `pack_sample` and `weigh_layers` do; `weighing` is what the latter takes as `told` and `summed`, and
+    the room of `pack_sample`.
     """
-    (bits, told, summed), flips = weighing, 0
+    (told, summed, joined), (packed, energies), words, flips = weighing, found, room[1], 0
     for t in range(packed.shape[0]):
         flips += sweep_layers(values, chains, machine, room, hold, thin)
-        if thin == 0:
-            for layer in machine[1]:
-                compute_fields(layer, values, machine, room, ONCE)
-        weigh_layers(values, machine, bits, told, summed, packed[t], energies[t])
+        pack_sample(words, machine[0], joined, packed[t])
+        weigh_layers(values, machine[0], words, told, summed, energies[t])
     return flips

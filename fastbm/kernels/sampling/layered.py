@@ -90,7 +90,7 @@ def sweep_layers(values, chains, machine, room, hold, n_sweeps):
     each layer to the next and back, as `fastbm.kernels.bits.product_at` takes them; `room` fields, the words of layers,
     what these products need, whether the words are those of `values`, (1,), and what `gibbs_layer` takes. `hold` is
     None for Gibbs.
-    On exit the rows of layers that have any neighbour drawn before them hold the fields given those.
+    On exit the rows of layers that have any neighbour drawn before them hold the fields given those, also after none.
     """
     streams, scale, n_chains = chains
     plan, visited, _, _ = machine
@@ -110,6 +110,9 @@ def sweep_layers(values, chains, machine, room, hold, n_sweeps):
                 flips += gibbs_layer(values[first:end], own, field, scale, streams, n_chains, of_lanes)
             else:
                 flips += metropolis_layer(values[first:end], own, field, scale, streams, n_chains, of_lanes)
+    if n_sweeps == 0:
+        for layer in visited:
+            compute_fields(layer, values, machine, room, ONCE)
     return flips
 
 

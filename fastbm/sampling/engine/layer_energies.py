@@ -113,7 +113,7 @@ def _fill_tables(tables: np.ndarray, integers: np.ndarray) -> None:
         for k in range(4):
             np.add(sums[: 1 << k], some[:, k], out=sums[1 << k : 2 << k])
         block = slice(first // COLUMNS, first // COLUMNS + some.shape[2] // COLUMNS)
-        ordered[block] = sums.reshape(16, n // 4, -1, COLUMNS).transpose(2, 1, 3, 0)
+        ordered[block] = sums.reshape(16, n // 4, some.shape[2] // COLUMNS, COLUMNS).transpose(2, 1, 3, 0)
 
 
 def _paired(integers: np.ndarray) -> np.ndarray:
@@ -145,6 +145,7 @@ class LayerEnergies:
         for layer in range(len(self._starts) - 1):
             early = [k for k in (layer - 1, layer + 1) if 0 <= k < len(self._starts) - 1 and ranks[k] < ranks[layer]]
             near = [(k, blocks[k] if k < layer else blocks[layer].T) for k in early]
+            near = [(k, block) for k, block in near if block.size]  # all of a layer may be clamped
             own = field[:, self._starts[layer] : self._starts[layer + 1]]
             size = np.abs(own).max(axis=0) + sum(np.abs(block).sum(axis=0) for _, block in near)
             sizes += float(size.sum())
@@ -221,14 +222,15 @@ class LayerEnergies:
         width, wide = lanes.widths[k], has_look_up() and lanes.widths[k] % 16 == 0
         self._n_left = max(self._n_left - n_uses, 0)
         tables = self._tables if self._single and wide and not self._n_left else np.zeros(0, np.int32)
-        all_down = None  # what is not there is not compiled
-        if any(sums.kind in (PULLED, SUMMED) for sums in self._sums):
+        all_down, kinds = None, {sums.kind for sums in self._sums}  # what is not there is not compiled
+        if kinds & {PULLED, SUMMED}:
             all_down = arrays.zeros((self._field.shape[1], width), np.float64)
             all_down[:] = lanes.spread(k, self._field)
         begin = [lanes.spread(k, sums.begin) for sums in self._sums]
         first = arrays.zeros((sum(len(one) for one in begin), width), np.int32)
         first[:] = np.concatenate([np.broadcast_to(one, (len(one), width)) for one in begin])
         units = np.array([sums.unit for sums in self._sums])
-        room = [np.zeros(width, kind) for kind in (np.float64, np.float32, np.int32, np.int32)]
-        about = fields, (self._integers, tables), first, self._forms, units
-        return about, all_down, (*room, arrays.empty((GRAIN, width), np.int32))
+        near = np.zeros(width, np.float32) if WIDE in kinds else None
+        total, high, low = (np.zeros(width, kind) for kind in (np.float64, np.int32, np.int32))
+        room = total, high, low, arrays.empty((GRAIN, width), np.int32)
+        return (fields, (self._integers, tables), first, self._forms, units), all_down, near, room

@@ -228,12 +228,12 @@ class LayeredChains(TemperingChains):
         values, how = self._values[k], (self._chains(k), self._machine(len(packed) * thin, k, self._visited))
         alone = len(self.blocks) == 1
         own = packed if alone else np.empty((len(packed), self.lanes.used(k), packed.shape[2]), np.uint8)
-        energies, weighing = np.empty(own.shape[:2]), self._weighing(k, len(packed))
-        self._flips[k] += record_layers(values, *how, self._rooms[k], self._hold, thin, weighing, own, energies)
+        energies, weighing = np.empty(own.shape[:2]), self._writing(k, len(packed))
+        self._flips[k] += record_layers(values, *how, self._rooms[k], self._hold, thin, weighing, (own, energies))
         if not alone:
             packed[:, self.blocks[k]] = own
         self.up[k][:] = values
-        self._note_told(k, weighing, energies[-1])
+        self._note_told(k, weighing[0], energies[-1])
         return energies
 
     def _telling(self, k: int, n_uses: int) -> tuple[Any, ...] | None:
@@ -245,24 +245,26 @@ class LayeredChains(TemperingChains):
             of_block = told_from.of_block(k, self.lanes, self._rooms[k][0], n_uses)
         return *of_block, (-math.ldexp(1.0, self._exponent), np.array(self._all_down[self.blocks[k]]))
 
-    def _weighing(self, k: int, n_uses: int) -> tuple[Any, Any, Any]:
-        """Return words of block `k`, what its energies are told from, or None, and what they are summed from then."""
+    def _weighing(self, k: int, n_uses: int) -> tuple[Any, Any]:
+        """Return what energies of block `k` are told from, or None, and what they are summed from then."""
         told = self._telling(k, n_uses)
-        joined = arrays.empty((-(-self.n_units // 32) + 2, self.lanes.widths[k]), np.uint32)
-        summed = (self._values[k].astype(np.float64), *self._summing(k)) if told is None else None
-        return (self._rooms[k][1], joined), told, summed
+        return told, (self._values[k].astype(np.float64), *self._summing(k)) if told is None else None
 
-    def _note_told(self, k: int, weighing: tuple[Any, Any, Any], energies: np.ndarray) -> None:
-        """Note what energy the first chain is told to have."""
+    def _writing(self, k: int, n_uses: int) -> tuple[Any, Any, np.ndarray]:
+        """Return that, and room for the words of all units."""
+        return *self._weighing(k, n_uses), arrays.empty((-(-self.n_units // 32) + 2, self.lanes.widths[k]), np.uint32)
+
+    def _note_told(self, k: int, told: Any, energies: np.ndarray) -> None:
+        """Note what energy the first chain is told to have, where `told` says from what."""
         if k == 0:
-            self._told = None if weighing[1] is None else float(energies[0])
+            self._told = None if told is None else float(energies[0])
 
     def _cool_piece(self, k: int, sites: np.ndarray, scales: np.ndarray, ends: np.ndarray) -> np.ndarray:
         from ...kernels.sampling.cooling import cool_layers  # few chains are cooled
 
         values, how = self._values[k], (self._chains(k), self._machine(len(scales), k, self._visited))
         energies, weighing = np.empty((len(ends), self.lanes.used(k))), self._weighing(k, len(ends))
-        room = self._rooms[k], self._hold, scales, ends, weighing, self._bytes(energies.shape[1])
+        room = self._rooms[k], self._hold, scales, ends, weighing
         if k == 0:
             self._told = None
         self._flips[k] += cool_layers(values, *how, *room, energies)
@@ -273,17 +275,15 @@ class LayeredChains(TemperingChains):
         from ...kernels.sampling.ladders import temper_layers  # few chains are replicas
 
         values, machine = self._values[k], self._machine(int(legs[:, 0].sum()), k, self._visited)
-        how, weighing = ((legs, self._hold), (machine, self._rooms[k])), self._weighing(k, len(legs))
+        how, weighing = ((legs, self._hold), (machine, self._rooms[k])), self._writing(k, len(legs))
         found = self._room_of_samples(k, legs, ladders)
         if k == 0:
             self._told = None
         self._flips[k] += temper_layers(values, self._chains(k), *how, ladders, weighing, found)
+        if legs[-1, 2]:
+            self._note_told(k, weighing[0], found[1][-1])
         self.up[k][:] = values
         return found
-
-    def _bytes(self, n_chains: int) -> np.ndarray:
-        """Return room for the packed states of so many chains."""
-        return np.empty((n_chains, -(-self.n_units // 8)), np.uint8)
 
     def _summing(self, k: int) -> tuple[tuple[Any, ...], np.ndarray]:
         """Return machine and room of block `k` for energies, from the user's couplings in float64."""
@@ -298,15 +298,15 @@ class LayeredChains(TemperingChains):
     def _energies_block(self, k: int) -> np.ndarray:
         from ...kernels.sampling.layer_energies import fill_energies_layers, record_layers
 
-        energies, weighing = np.empty((1, self.lanes.used(k))), self._weighing(k, 1)
-        _, told, summed = weighing
+        weighing, used = self._writing(k, 1), self.lanes.used(k)
+        (told, summed, _), energies = weighing, np.empty((1, used))
         if told is None:
             fill_energies_layers(energies[0], *summed)
         else:  # by the kernel that takes samples, as most runs take some
             how = self._values[k], self._chains(k), self._machine(1, k, self._visited), self._rooms[k], self._hold
-            record_layers(*how, 0, weighing, self._bytes(energies.shape[1])[None], energies)
+            record_layers(*how, 0, weighing, (np.empty((1, used, -(-self.n_units // 8)), np.uint8), energies))
         found: np.ndarray = energies[0]
-        self._note_told(k, weighing, found)
+        self._note_told(k, told, found)
         return found
 
     def _prepare_energies(self) -> None:

@@ -112,6 +112,36 @@ def test_energies_of_layers_that_are_no_longer_those_of_their_states_are_told() 
         chains.state()
 
 
+@pytest.mark.parametrize("sizes", [(40, 30), (20, 40, 30)])
+def test_energies_of_layers_are_told_before_and_after_sweeps(sizes: tuple[int, ...]) -> None:
+    generator = np.random.default_rng(4)
+    model = bm.BoltzmannMachine([generator.normal(size=shape) for shape in pairwise(sizes)], units="binary")
+    whole, apart = (make_chains(model, 20, seed=1, threads=1) for _ in range(2))
+    most = 1e-9 * sum(np.abs(block).sum() for block in model.couplings.arrays)
+    first = whole.measure_now()
+    found = [first, *measure(whole, 2, 3)]
+    for t, energies in enumerate(found):
+        apart.sweep((0, 3, 1, 1)[t])
+        states = np.unpackbits(apart.packed(), axis=1, count=model.n_units, bitorder="little")
+        assert np.abs(model.energy(states) - model.offset - energies).max() <= most
+        assert np.array_equal(apart.energies(), energies)
+    assert whole.n_flips == apart.n_flips
+
+
+@pytest.mark.parametrize("sampler", ["gibbs", "tempering"])
+@pytest.mark.parametrize("sizes", [(5, 3), (40, 20, 30)])
+def test_all_units_of_a_layer_may_be_clamped(sizes: tuple[int, ...], sampler: str) -> None:
+    generator, ends = np.random.default_rng(5), np.cumsum((0, *sizes))
+    blocks = [generator.normal(size=shape) for shape in pairwise(sizes)]
+    model = bm.BoltzmannMachine(blocks, generator.normal(size=ends[-1]), units="binary")
+    for first, end in pairwise(ends):
+        row = generator.integers(0, 2, end - first)
+        run = bm.sample(model, sampler, n_sweeps=20, n_chains=3, clamp=(range(first, end), row), seed=1)
+        states = np.asarray(run.states)
+        assert (states[..., first:end] == row).all()
+        np.testing.assert_allclose(run.read("samples/energy"), model.energy(states), rtol=0, atol=1e-7)
+
+
 @pytest.mark.parametrize("shape", [(1, 1), (5, 4), (3, 70)])
 def test_roundings_of_layers_are_at_most_what_is_said_of_them(shape: tuple[int, int]) -> None:
     """No state of the smaller layer, with the best of the other one, has more."""
