@@ -65,7 +65,7 @@ def pack_lane(up, lane, packed):
 MASKS = np.array([0xAAAA, 0xCCCC, 0xF0F0, 0xFF00], np.uint16)  # entries of a table that have row 0, 1, 2, 3
 
 
-@borrowing
+@apart_borrowing
 def pack_lanes(words, up):
     """Pack 32 units of each lane into a word, the first in the lowest bit.
 
@@ -145,7 +145,7 @@ def add_with_rows(fields, weights, words, masks, tables):
         add_tabled_rows(fields, j, np.int64(tables.ctypes.data), words)
 
 
-@borrowing
+@apart_borrowing
 def add_plainly(fields, weights, up):
     """Add the product of `weights` (n, m) with bits `up` (n, lanes) of 0 and 1 to `fields` (m, lanes).
 
@@ -170,7 +170,7 @@ def add_plainly(fields, weights, up):
     _add_columns(fields, weights, up, 0, columns, tiled)
 
 
-@borrowing
+@apart_borrowing
 def _add_columns(fields, weights, up, first, end, n_done):
     """Do what `add_plainly` does without tiles; whole fours of rows are done in `n_done` lanes of columns before `end`.
 
@@ -227,7 +227,7 @@ def product_at(products, k, like):
     )  # fmt: skip
 
 
-@borrowing
+@apart_borrowing
 def add_product(fields, product, up, words, room):
     """Do what `add_packed` does for `up`. Mutates `words` too: at least n / 32 rows, or None where `room` is."""
     if words is None:
@@ -238,7 +238,7 @@ def add_product(fields, product, up, words, room):
         add_packed(fields, product, up, some, room)
 
 
-@borrowing
+@apart_borrowing
 def _add_looked_up(fields, weights, tables, tail, masks, words, room, n_whole):
     """Do what `add_packed` does for columns in fours, by tables that are there or made on the way."""
     if weights.shape[1] < COLUMNS:

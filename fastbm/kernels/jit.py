@@ -13,8 +13,7 @@ from functools import partial
 from typing import Any, cast
 
 import numba
-from llvmlite import ir
-from llvmlite.binding import create_new_function_pass_manager, parse_bitcode
+from llvmlite import binding, ir
 from numba import _dynfunc  # type: ignore[attr-defined]
 from numba.core import cgutils, compiler, config as _config, event, postproc, serialize, transforms, types
 from numba.core.codegen import Codegen as _Codegen, get_host_cpu_features
@@ -29,7 +28,7 @@ from numba.np.arrayobj import make_array, populate_array
 from .._base import checks
 from .cache import KernelCache, folder_for
 from .listeners import LISTENERS, compile_seconds, found_once, n_compiled
-from .passes import IS_KNOWN, Lowering, Prune, counted_members, counts_references, type_of_extreme
+from .passes import IS_KNOWN, Flags, Lowering, Prune, counted_members, counts_references, type_of_extreme
 
 # what code that no loop compiles to is made of, as in `fastbm.kernels.vectors`
 __all__ = [
@@ -107,7 +106,7 @@ def _compile(function: Callable[..., Any], *, apart: bool = False, **options: An
     if not hasattr(made, "_cache"):  # without the compiler it is the function itself
         return made
     part = njit(no_cpython_wrapper=True, **options)(function)
-    made._compiler._customize_flags = part._compiler._customize_flags = _Flags
+    made._compiler._customize_flags = part._compiler._customize_flags = Flags
     compiled: dict[Any, Any] = {}  # by this process, for calls from Python
     part._compiler.compile = partial(_compile_part, part._compiler.compile, made.targetctx, compiled, apart)
     calling = made.targetctx.subtarget(enable_nrt=options.get("_nrt", True))  # arrays that are returned are counted
@@ -156,17 +155,6 @@ class _Widen(FunctionPass):
         library, flags = _library(state.targetctx, state.func_id.func_qualname), state.flags
         state.library = _as_code(library) if flags.no_cpython_wrapper else _as_kernel(library)
         return False
-
-
-class _Flags(compiler.Flags):
-    """Numba's flags, which it compares at every call that it meets in a function: all at once, not one by one."""
-
-    def values(self) -> dict[str, Any]:
-        """Return all of them."""
-        return _USUAL_FLAGS | self._values
-
-
-_USUAL_FLAGS = {name: option.default for name, option in compiler.Flags.options.items()}
 
 
 _NEEDLESS = InlineClosureLikes, NopythonRewrites  # no kernel has closures, nor formulas of whole arrays
@@ -247,7 +235,7 @@ def _tidied(library: Any) -> Any:
         builder = codegen._pass_builder()
         for function in module.functions:
             if not function.is_declaration:
-                passes = create_new_function_pass_manager()
+                passes = binding.create_new_function_pass_manager()
                 passes.add_sroa_pass()
                 passes.add_simplify_cfg_pass()
                 passes.add_instruction_combine_pass()
@@ -255,7 +243,28 @@ def _tidied(library: Any) -> Any:
                 passes.run(function, builder)
 
     library._optimize_functions = tidy
+    library._optimize_final_module = partial(_optimise, codegen, library._optimize_final_module)
     return library
+
+
+def _optimise(codegen: Any, optimise: Callable[[], None]) -> None:
+    """Have all passes run, but leave the bodies of loops single.
+
+    Copies of them take a tenth of the time of compiling, and gain nothing in loops over the lanes of vectors.
+    """
+
+    def builder(opt: int = config.OPT, **wanted: bool) -> Any:
+        how = binding.create_pipeline_tuning_options(speed_level=opt)
+        how.loop_vectorization = wanted.get("loop_vectorize", config.LOOP_VECTORIZE)
+        how.slp_vectorization = wanted.get("slp_vectorize", config.SLP_VECTORIZE)
+        how.loop_unrolling = how.loop_interleaving = False
+        return binding.create_pass_builder(codegen._tm, how)
+
+    codegen._pass_builder = builder
+    try:
+        optimise()
+    finally:
+        del codegen._pass_builder
 
 
 def _as_code(library: Any) -> Any:
@@ -364,7 +373,7 @@ def _rebuild_part(apart: bool, target: Any, pickled: Any) -> Any:
     codes, about, environment, signature, others = pickled
     library, *later = (_Codegen.create_library(target.codegen(), name) for name, _ in codes)
     for one, (_, code) in zip((library, *later), codes, strict=True):
-        one._final_module, one._finalized, one.is_apart = parse_bitcode(code), True, True
+        one._final_module, one._finalized, one.is_apart = binding.parse_bitcode(code), True, True
     library.is_apart, library.later = apart, dict.fromkeys(later)
     return compiler.compile_result(
         typing_context=target.typing_context, target_context=target, entry_point=_entry(library, about, environment),

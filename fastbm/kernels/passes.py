@@ -14,7 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from numba import version_info
-from numba.core import analysis, cgutils, imputils, ir, lowering, types
+from numba.core import analysis, cgutils, compiler, imputils, ir, lowering, types
 from numba.core.compiler_machinery import register_pass
 from numba.core.targetconfig import ConfigStack
 from numba.core.typed_passes import BaseNativeLowering
@@ -22,9 +22,20 @@ from numba.core.typing import signature
 from numba.core.untyped_passes import DeadBranchPrune
 from numba.np import arrayobj
 
-__all__ = ["IS_KNOWN", "Lowering", "Prune", "counted_members", "counts_references", "type_of_extreme"]
+__all__ = ["IS_KNOWN", "Flags", "Lowering", "Prune", "counted_members", "counts_references", "type_of_extreme"]
 
 IS_KNOWN = version_info.short <= (0, 68)  # whether this Numba is one whose code was read; later ones write theirs
+
+
+class Flags(compiler.Flags):  # type: ignore[misc]
+    """Numba's flags, which it compares at every call that it meets in a function: all at once, not one by one."""
+
+    def values(self) -> dict[str, Any]:
+        """Return all of them."""
+        return _USUAL_FLAGS | self._values
+
+
+_USUAL_FLAGS = {name: option.default for name, option in compiler.Flags.options.items()}
 
 
 def counted_members(self: Any, builder: Any, kind: Any, value: Any) -> list[Any]:

@@ -9,7 +9,7 @@ Logarithms are polynomials in float32 (no libm, no re-association), so that the 
 import numpy as np
 
 from .functions import bits_of, number_of
-from .jit import inlined, kernel
+from .jit import apart_borrowing, inlined, kernel
 
 _LN2 = np.float32(0.6931471805599453)
 _HALF_BITS = np.int32(0x3F000000)
@@ -34,7 +34,7 @@ def next_word(a, b, c, d):
     return word, a, b, np.uint32(c ^ shifted), np.uint32(np.uint32(d << np.uint32(11)) | np.uint32(d >> np.uint32(21)))
 
 
-@kernel
+@apart_borrowing
 def draw_bits(streams, bits):
     """Advance every stream by one step and write its 32 bits to `bits`. Mutates `streams`, `bits`.
 

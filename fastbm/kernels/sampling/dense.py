@@ -136,7 +136,7 @@ def move_row(field, row, turned, n_columns):
             field[COLUMNS * block + k] += (row[COLUMNS * block + k] ^ turned) - turned
 
 
-@borrowing
+@apart_borrowing
 def _move_long_row(field, row, was_up, n_columns):
     """Do what `move_row` does by that branch, which costs less than to turn many numbers. Mutates `field`."""
     if was_up:
@@ -149,7 +149,7 @@ def _move_long_row(field, row, was_up, n_columns):
                 field[COLUMNS * block + k] += row[COLUMNS * block + k]
 
 
-@borrowing
+@apart_borrowing
 def _visit_window(up, chains, block, limits, hold, room):
     """Do what `visit_units` does in a block."""
     (fields, rises), (sites, first, _, is_run), (_, moves, window, picked, _) = chains, block, room

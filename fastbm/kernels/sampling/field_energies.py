@@ -113,7 +113,7 @@ def add_remainders(rest, bits, sums, wholes, energies):
                 t, c = t + 1, 0
 
 
-@borrowing
+@apart_borrowing
 def _add_block(rest, plane, first, bits, group, sums):
     """Add sum_i x_i sum_(j < i) R_ij x_j of the rows i of a block to `sums` of a group of lanes."""
     end = min(first + BLOCK, rest.shape[1])

@@ -47,7 +47,7 @@ def swap_lanes(ladders, energies, scale):
     room[0] = 1 - parity
 
 
-@borrowing
+@apart_borrowing
 def _note(ladders, told):
     """Write where replicas stand and what was counted as a sample. Mutates `told` (n_ladders + 2, n_betas + 1).
 

@@ -58,7 +58,7 @@ def pack_sample(words, plan, joined, packed):
             store_word(packed.ctypes.data + c * n_bytes + begin, word >> shift | more)
 
 
-@borrowing
+@apart_borrowing
 def _add_integers(sums, values, words, integers, n_columns, tables, at, first):
     """Add integers of units that are up to rows of sums, those of columns from `first` on. Mutates `sums`.
 
@@ -93,7 +93,7 @@ def _whole_parts(field, scale, low):
     return np.int32(whole), np.int32(np.int64(rest) + np.int64(more))
 
 
-@borrowing
+@apart_borrowing
 def _add_narrow(high, low, sums, fields, values, both, scale):
     """Add what two units that are up have to `high`, in 2^16 units, and `low`, in units. Mutates both.
 
@@ -113,7 +113,7 @@ def _add_narrow(high, low, sums, fields, values, both, scale):
         low[lane] = np.int32(np.int64(low[lane]) + np.int64(last if is_beside else np.int32(0)))
 
 
-@borrowing
+@apart_borrowing
 def _add_wide(total, near, rest, sums, fields, values, unit):
     """Add what some units that are up have to `total`. Mutates it, and `near` float32 and `rest` int32, room."""
     near[:] = 0.0

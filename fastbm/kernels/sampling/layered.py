@@ -10,7 +10,7 @@ import numpy as np
 from ..arrays import copy_row, empty
 from ..bits import ROWS, add_packed, add_product, pack_lanes, product_at
 from ..functions import exp_float32
-from ..jit import apart, apart_borrowing, borrowing, inlined
+from ..jit import apart, apart_borrowing, inlined
 from ..random import draw_bits, log_float32, log_of_bits, logit_of_bits
 
 STARTS, PLACES, RANKS, MARKS = range(4)  # rows of a plan of layers
@@ -147,7 +147,7 @@ def compute_fields(layer, values, machine, room, n_stages):
     return place
 
 
-@borrowing
+@apart_borrowing
 def _start_fields(fields, first, start):
     for i in range(fields.shape[0]):
         if start.shape[1] == 1:
