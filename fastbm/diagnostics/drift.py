@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from .autocorrelation import MANY_CHAINS, finite, standard_error
+from .autocorrelation import MANY_CHAINS, finite, shaped, standard_error
 
 FALSE_ALARM = 1e-3
-TOGETHER = 1 << 13  # numbers that are added up while they are in the cache: fresh memory takes longer than all of it
+TOGETHER = 1 << 14  # numbers that are added up while they are in the cache: fresh memory takes longer than all of it
+ABREAST = 8  # samples that are added side by side, as rows of few chains take longer than their additions
 
 
 def drifts(values: Any, *, n_quantities: int = 1, false_alarm: float = FALSE_ALARM) -> bool:
@@ -35,10 +36,13 @@ def drifts(values: Any, *, n_quantities: int = 1, false_alarm: float = FALSE_ALA
     """
     from scipy.special import ndtri, stdtrit
 
-    array = finite(values)
+    array = shaped(values)
     half = len(array) // 2
     first, later, start = array[:half], array[-half:], array[0, 0]
-    differences = _means(later, start) - _means(first, start)
+    with np.errstate(invalid="ignore"):
+        differences = _means(later, start) - _means(first, start)
+    if not np.isfinite(differences).all():
+        finite(array)  # which says what is not
     tail = false_alarm / (2 * n_quantities)
     if len(differences) >= MANY_CHAINS:
         error = float(differences.std(ddof=1)) / math.sqrt(len(differences))
@@ -49,11 +53,13 @@ def drifts(values: Any, *, n_quantities: int = 1, false_alarm: float = FALSE_ALA
 
 def _means(values: np.ndarray, start: float) -> np.ndarray:
     """Return the mean of each chain less a number, which is exactly 0 where no value differs from it."""
-    n_rows = max(1, TOGETHER // values.shape[1])
-    room = np.zeros((n_rows + 1, values.shape[1]))
-    for k in range(0, len(values), n_rows):
+    n, n_chains = values.shape
+    n_rows = ABREAST * max(1, min(TOGETHER // n_chains, n) // ABREAST)
+    room, totals = np.empty((n_rows, n_chains)), np.zeros(ABREAST * n_chains)
+    for k in range(0, n, n_rows):
         some = values[k : k + n_rows]
-        np.subtract(some, start, out=room[1 : len(some) + 1])
-        room[0] = room[: len(some) + 1].sum(axis=0)
-    mean: np.ndarray = room[0] / len(values)
+        np.subtract(some, start, out=room[: len(some)])
+        room[len(some) :] = 0.0
+        totals += room.reshape(-1, len(totals)).sum(axis=0)
+    mean: np.ndarray = totals.reshape(ABREAST, n_chains).sum(axis=0) / n
     return mean
