@@ -41,18 +41,19 @@ def _write_rows(words, octets, rows):
 
 
 @borrowing
-def record_refined(up, chains, visits, ways, remainders, room, packed, energies):
-    """Take samples, with energies above that of all units down, in the units of the fields.
+def record_refined(up, chains, visits, ways, told, room, packed, energies):
+    """Take samples, with energies from fields and from what rounding has left of these.
 
     Mutates `packed` (n_samples, n_chains, ceil(n_units / 8)) uint8, `energies` (n_samples, n_chains), `up`, fields and
     streams; returns the number of flips. `chains` is (fields, rises, scale, streams) and `visits` (sites, thin), the
     kernels' arguments as `hold` is, `sites` being one row for all sweeps or one for each. `ways` is (hold, few, many):
     one of `few`, for chains that are swept one after the other, and `many` is None, and what that one is for is not
-    compiled. `remainders` is (rest, start, bits, sums, wholes), as `sum_fields`, `write_bits` and
-    `add_remainders` take them, `room` what `room_of_record` has made.
+    compiled. `told` is ((rest, start, bits, sums, wholes), (one, other, lowest)): what `sum_fields`, `write_bits` and
+    `add_remainders` take; two factors whose product is a unit of the fields, and energies of all units down,
+    (n_chains,). `room` is what `room_of_record` has made.
     Cost: that of the sweeps, and n_units^2 / 2 products of bytes a chain and sample.
     """
-    rest, start, bits, sums, wholes = remainders
+    (rest, start, bits, sums, wholes), (one, other, lowest) = told
     (sites, thin), (hold, few, many), (words, bytes_of_words, octets, of_sweeps) = visits, ways, room
     n_chains, n_flips = packed.shape[1], 0
     together = bits.shape[0] * bits.shape[2] // n_chains  # samples
@@ -67,6 +68,10 @@ def record_refined(up, chains, visits, ways, remainders, room, packed, energies)
             if rest.shape[0]:
                 write_bits(octets, (t - first) * n_chains, n_chains, bits)
         add_remainders(rest, bits, sums, wholes, energies[first:end])
+        for t in range(first, end):
+            energy = energies[t]
+            for c in range(n_chains):
+                energy[c] = one * energy[c] * other + lowest[c]
     return n_flips
 
 
