@@ -6,6 +6,7 @@ Chains that relax side by side agree with one another at any time, and R-hat har
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -34,21 +35,29 @@ def drifts(values: Any, *, n_quantities: int = 1, false_alarm: float = FALSE_ALA
     With 8 chains or more the error is that of the differences of the single chains, which are independent of one
     another, by Student's t. With fewer it comes from the autocorrelation within each half.
     """
-    from scipy.special import ndtri, stdtrit
-
     array = shaped(values)
     half = len(array) // 2
     first, later, start = array[:half], array[-half:], array[0, 0]
     with np.errstate(invalid="ignore"):
         differences = _means(later, start) - _means(first, start)
-    if not np.isfinite(differences).all():
+    n = len(differences)
+    mean = float(np.add.reduce(differences)) / n
+    if not math.isfinite(mean):
         finite(array)  # which says what is not
-    tail = false_alarm / (2 * n_quantities)
-    if len(differences) >= MANY_CHAINS:
-        error = float(differences.std(ddof=1)) / math.sqrt(len(differences))
-        return bool(abs(differences.mean()) > -float(stdtrit(len(differences) - 1, tail)) * error)
-    error = float(np.hypot(*(standard_error(part - part.mean(axis=0)) for part in (first - start, later - start))))
-    return bool(abs(differences.mean()) > -float(ndtri(tail)) * error)
+    if n >= MANY_CHAINS:
+        apart = differences - mean
+        error = math.sqrt(float(np.add.reduce(apart * apart)) / (n - 1) / n)
+    else:
+        error = float(np.hypot(*(standard_error(part - part.mean(axis=0)) for part in (first - start, later - start))))
+    return bool(abs(mean) > _most_errors(n, false_alarm / (2 * n_quantities)) * error)
+
+
+@lru_cache(maxsize=64)
+def _most_errors(n_chains: int, tail: float) -> float:
+    """Return how many errors a mean may be off: not by more but with a chance of `tail`, to either side."""
+    from scipy.special import ndtri, stdtrit
+
+    return -float(stdtrit(n_chains - 1, tail) if n_chains >= MANY_CHAINS else ndtri(tail))
 
 
 def _means(values: np.ndarray, start: float) -> np.ndarray:

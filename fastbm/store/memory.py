@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from .._base import arrays
 from .._base.checks import nearest
 from .._base.halting import Halt, never
 from .._base.streams import Stream
@@ -105,12 +104,13 @@ class Memory:
         return self._whole(name)[start:stop:step].copy()
 
     def _picked(self, name: str, rows: range) -> np.ndarray:
-        stream, first, parts = self.streams[name], 0, []
+        stream, first = self.streams[name], 0
+        parts = [np.empty((0, *stream.shape), stream.numpy_dtype)]
         for block in self._known(name):
             begin = rows.start + max(0, -(-(first - rows.start) // rows.step)) * rows.step
             parts.append(block[begin - first : max(rows.stop - first, 0) : rows.step])
             first += len(block)
-        return np.concatenate(parts, out=arrays.empty((len(rows), *stream.shape), stream.numpy_dtype))
+        return np.concatenate(parts, dtype=stream.numpy_dtype)
 
     def _known(self, name: str) -> list[np.ndarray]:
         if name not in self._rows:

@@ -115,10 +115,11 @@ def _words(packed: np.ndarray) -> np.ndarray:
 
 def _pieces(chains: np.ndarray, threads: int, most: int) -> list[tuple[int, int]]:
     """Return where consecutive ones of some chains begin and end, cut for threads and to at most so many."""
-    found = []
-    for run in np.split(chains, np.flatnonzero(np.diff(chains) != 1) + 1):
-        end, size = int(run[-1]) + 1, min(most, -(-len(run) // threads))
-        found += [(first, min(first + size, end)) for first in range(int(run[0]), end, size)]
+    found, gaps = [], np.flatnonzero(chains[1:] - chains[:-1] != 1)
+    for begin, last in zip((0, *(gaps + 1)), (*gaps, -1), strict=True):
+        start, end = int(chains[begin]), int(chains[last]) + 1
+        size = min(most, -(-(end - start) // threads))
+        found += [(first, min(first + size, end)) for first in range(start, end, size)]
     return found
 
 
