@@ -27,10 +27,10 @@ def room_of_record(up: Any, n_chains: int, of_sweeps: tuple[Any, ...]) -> tuple[
 def _write_rows(words, octets, rows):
     """Write the first bytes of each chain's words to its row. Mutates `rows` (n_chains, n_bytes), one after another.
 
-    What a row's last word writes beyond it is written again by the next row, unless rows are shorter than a word.
+    What a row's last word writes beyond it is written again by the next rows; the last of all are written by bytes.
     Memory that was not used before takes few stores of words at a time, and fewer of bytes.
     """
-    n_whole = rows.shape[0] - 1 if TILED and rows.shape[1] >= 8 else 0
+    n_whole = max(0, rows.shape[0] - max(1, 7 // rows.shape[1])) if TILED else 0
     for c in range(n_whole):
         place = rows.ctypes.data + c * rows.strides[0]
         for w in range(words.shape[1]):

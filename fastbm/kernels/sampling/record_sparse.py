@@ -23,7 +23,6 @@ from .levels import collect_bits, sweep_levels
 from .record_words import write_samples
 from .sparse import room_of_lanes, sweep_sparse, sweep_sparse_within
 
-
 SHORT = 32  # units, whose bits are a word
 
 

@@ -32,10 +32,10 @@ def room_of_states(n_states: int, n_units: int, of_sums: tuple[np.ndarray, ...])
 def write_samples(first, end, beside, edges, many, room, found):
     """Write the samples from `first` on, before `end`, that states of the room hold.
 
-    Mutates `found`, (rows (n_samples n_chains, ceil(n_units / 8)) uint8, energies (n_samples, n_chains)), of which
-    those of own chains are written (rows where there are any), and `room`, of `room_of_states`. `beside` is (samples in a state, lanes of each,
-    first own chain, chain after the last). `edges` is (as `sum_unlike` takes them, unit of their numbers, constant), as
-    it takes `many`.
+    Mutates `found`, (rows (n_samples n_chains, ceil(n_units / 8)) uint8, or none, energies (n_samples, n_chains)), of
+    which those of own chains are written, and `room`, of `room_of_states`. `beside` is (samples in a state, lanes of
+    each, first own chain, chain after the last). `edges` is (as `sum_unlike` takes them, unit of their numbers,
+    constant), as it takes `many`.
     Cost: that of `write_rows` and `sum_unlike`.
     """
     (ups, sums, some, room_of_rows, of_sums), (rows, energies) = room, found

@@ -214,21 +214,21 @@ class DenseChains(TemperingChains):
     def _record_group(self, k: int, sites: np.ndarray, thin: int, packed: np.ndarray, energies: np.ndarray) -> None:
         up = self.up[k]
         how = (self._chains(k), (sites, thin), (self._hold, *self._ways))
-        found, block = (self._own_part(k, packed), self._own_part(k, energies)), self.blocks[k]
+        states, found = self.lanes.part(k, packed), self.lanes.part(k, energies)
         if self._by_fields:
             room = room_of_record(up, self.lanes.used(k), self._rooms[k])
             scale, factor = fixed_point.scaled_to(ONE, 1.0, -self._point.exponent)
-            units = float(scale[0]), factor, np.ascontiguousarray(self._all_down[block])
-            n_flips = record_refined(up, *how, (self._refined[k].arrays, units), room, *found)
+            units = float(scale[0]), factor, np.ascontiguousarray(self._all_down[self.blocks[k]])
+            n_flips = record_refined(up, *how, (self._refined[k].arrays, units), room, states, found)
         else:
             values, bias = self._room_for_values(k)
             units = (float(self.units.lo), float(self.units.span))
             machine = (self._weights, bias, units)
-            n_flips = record_summed(up, *how, machine, (values, self._rooms[k]), *found)
-        if len(self.blocks) > 1:
-            packed[:, block], energies[:, block] = found
+            n_flips = record_summed(up, *how, machine, (values, self._rooms[k]), states, found)
+        self.lanes.put(k, packed, states)
+        self.lanes.put(k, energies, found)
         if k == 0:
-            self._told = float(found[1][-1, 0])
+            self._told = float(found[-1, 0])
         self._flips[k] += n_flips
 
     def _energies_block(self, k: int) -> np.ndarray:

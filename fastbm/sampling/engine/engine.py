@@ -324,12 +324,6 @@ class Engine:
         """
         raise NotImplementedError
 
-    def _own_part(self, k: int, whole: np.ndarray) -> np.ndarray:
-        """Return where block `k` writes its part of samples of all chains: there where it has all of them."""
-        if len(self.blocks) == 1:
-            return whole
-        return np.empty((len(whole), self.lanes.used(k), *whole.shape[2:]), whole.dtype)
-
     @property
     def streams(self) -> dict[str, Stream]:
         """Streams that `record` returns beside states and energies: none."""

@@ -226,12 +226,13 @@ class LayeredChains(TemperingChains):
         from ...kernels.sampling.layer_energies import record_layers  # no others need it
 
         values, how = self._values[k], (self._chains(k), self._machine(len(packed) * thin, k, self._visited))
-        found, weighing = (self._own_part(k, packed), self._own_part(k, energies)), self._weighing(k, len(packed))
-        self._flips[k] += record_layers(values, *how, self._rooms[k], self._hold, thin, weighing, *found)
-        if len(self.blocks) > 1:
-            packed[:, self.blocks[k]], energies[:, self.blocks[k]] = found
+        states, found = self.lanes.part(k, packed), self.lanes.part(k, energies)
+        weighing = self._weighing(k, len(packed))
+        self._flips[k] += record_layers(values, *how, self._rooms[k], self._hold, thin, weighing, states, found)
+        self.lanes.put(k, packed, states)
+        self.lanes.put(k, energies, found)
         self.up[k][:] = values
-        self._note_told(k, weighing, found[1][-1])
+        self._note_told(k, weighing, found[-1])
 
     def _telling(self, k: int, n_uses: int) -> tuple[Any, ...] | None:
         """Return what tells energies of block `k` from fields, or None where these are too coarse."""

@@ -211,12 +211,12 @@ class SparseChains(TemperingChains):
             about = *visits, block.start, block.stop
             self._flips[k] += of.record_lanes(up, chains, about, self._hold, edges, numbers.table, room, found)
             return
-        own = self._own_part(k, energies)
+        own = self.lanes.part(k, energies)
         if not self._one_by_one:
-            states = self._own_part(k, packed)
+            states = self.lanes.part(k, packed)
             self._flips[k] += of.record_many(up, chains, visits, self._hold, machine, states, own)
-            if len(self.blocks) > 1:
-                packed[:, block], energies[:, block] = states, own
+            self.lanes.put(k, packed, states)
+            self.lanes.put(k, energies, own)
             return
         rows = of.rows_of_samples(len(packed), n_chains, self.n_units)
         of_sums = None if numbers is None else numbers.room(1)
@@ -232,8 +232,7 @@ class SparseChains(TemperingChains):
             energy = edges, machine
             self._flips[k] += of.record_few(both, chains, visits, self._hold, places, energy, room, rows, own)
         packed[:, block] = rows.astype("<u4", copy=False).view(np.uint8)[:, :, : packed.shape[2]]
-        if len(self.blocks) > 1:
-            energies[:, block] = own
+        self.lanes.put(k, energies, own)
 
     def _pack_block(self, k: int, packed: np.ndarray) -> None:
         if self._one_by_one:  # for the few states beside samples no kernel is compiled
