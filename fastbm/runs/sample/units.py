@@ -8,7 +8,7 @@ flip of all units would change.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -105,10 +105,10 @@ def _words(packed: np.ndarray) -> np.ndarray:
     """Return states as words of 64 units, (n_samples, n_chains, n_words) uint64."""
     n_bytes = packed.shape[2]
     if n_bytes % 8:
-        size = -(-n_bytes // 8) * 8
+        size, row = -(-n_bytes // 8) * 8, f"V{n_bytes}"
         whole, rows = np.zeros((*packed.shape[:2], size), np.uint8), np.ascontiguousarray(packed)
-        first = {"names": ["first"], "formats": [f"V{n_bytes}"], "offsets": [0], "itemsize": size}
-        whole.view(first)["first"] = rows.view(f"V{n_bytes}")  # which takes a fraction of the time of copying bytes
+        in_words: Any = {"names": ["row"], "formats": [row], "offsets": [0], "itemsize": size}
+        whole.view(in_words)["row"] = rows.view(row)  # rows at once, which takes a fraction of the time of bytes
         packed = whole
     return np.ascontiguousarray(packed).view("<u8").astype(np.uint64, copy=False)
 

@@ -218,8 +218,8 @@ class DenseChains(TemperingChains):
         if self._by_fields:
             room = room_of_record(up, self.lanes.used(k), self._rooms[k])
             scale, factor = fixed_point.scaled_to(ONE, 1.0, -self._point.exponent)
-            units = float(scale[0]), factor, np.ascontiguousarray(self._all_down[self.blocks[k]])
-            n_flips = record_refined(up, *how, (self._refined[k].arrays, units), room, states, found)
+            of_units = float(scale[0]), factor, np.ascontiguousarray(self._all_down[self.blocks[k]])
+            n_flips = record_refined(up, *how, (self._refined[k].arrays, of_units), room, states, found)
         else:
             values, bias = self._room_for_values(k)
             units = (float(self.units.lo), float(self.units.span))

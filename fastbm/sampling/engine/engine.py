@@ -319,8 +319,7 @@ class Engine:
     def _record_group(self, k: int, sites: np.ndarray, thin: int, packed: np.ndarray, energies: np.ndarray) -> None:
         """Take samples of block `k` in one call; rows of `sites` are as `_rows_of` has them.
 
-        Mutates what is of its chains in `packed` (n_samples, n_chains, ceil(n_units / 8)), `energies` (n_samples,
-        n_chains).
+        Mutates its part of `packed` (n_samples, n_chains, ceil(n_units / 8)), `energies` (n_samples, n_chains).
         """
         raise NotImplementedError
 
