@@ -135,7 +135,7 @@ def test_fields_that_came_apart_from_their_states_are_told() -> None:
 )
 @pytest.mark.parametrize("order", ORDERS)
 def test_samples_in_one_call_are_those_of_sweeps(kernel: str, order: str, n_chains: int) -> None:
-    for n in (12, 60):
+    for n in (12, 21, 60):
         model = bm.models.random_machine(n, seed=1)
         if kernel == "lookup":  # by which samples of few chains are taken side by side
             model = bm.models.edwards_anderson((3, n // 3), distribution="gaussian", seed=1)
