@@ -17,11 +17,17 @@ MANY_CHAINS = 8  # from so many chains on, the spread of their means is an error
 SHORT = 1 << 16  # numbers of series that are looked at all at once: a call takes longer than its work
 
 
-def finite(values: Any) -> np.ndarray:
-    """Return `values` as float64, their shape and entries checked."""
+def shaped(values: Any) -> np.ndarray:
+    """Return `values` as float64, their shape checked."""
     array = np.asarray(values, np.float64)
     if array.ndim < 2 or array.shape[0] < 1 or array.shape[1] < 1:
         raise ValueError(f"values must have shape (n_samples, n_chains, ...) and not be empty; got {array.shape}.")
+    return array
+
+
+def finite(values: Any) -> np.ndarray:
+    """Return `values` as float64, their shape and entries checked."""
+    array = shaped(values)
     if not np.isfinite(array).all():
         raise ValueError(f"values must be finite; {int((~np.isfinite(array)).sum())} of {array.size} are not.")
     return array

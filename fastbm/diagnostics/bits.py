@@ -6,6 +6,8 @@ Laplace's fraction, (count + 1) / (n + 2): what was seen once, or never, in one 
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 from .ranks import R_HAT_LIMIT, split_ratio
@@ -37,6 +39,7 @@ def r_hat_of_sums(totals: np.ndarray, squares: np.ndarray, n: int, m: int) -> np
     return np.asarray(split_ratio(within, between, n))
 
 
+@lru_cache(maxsize=64)
 def r_hat_limit(n: int, n_chains: int, n_quantities: int, *, worth: float = 0.5) -> float:
     """Return the largest R-hat that passes.
 

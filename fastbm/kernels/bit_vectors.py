@@ -100,7 +100,7 @@ def _storing(kind: Any) -> Any:
     return store
 
 
-store_word, store_byte = _storing(_ADDRESS), _storing(ir.IntType(8))
+store_word, store_half, store_byte = (_storing(ir.IntType(size)) for size in (64, 32, 8))
 
 
 @intrinsic

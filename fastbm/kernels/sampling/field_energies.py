@@ -158,19 +158,30 @@ def words_of_units(up, words, octets):
                     octets[8 * w + b, c] = np.uint8(word >> np.uint64(8 * b))
             continue
         for b in range(8 * w, 8 * w + 8):
-            if 8 * b + 8 <= n_units:
-                _pack_eight(up[8 * b : 8 * b + 8], octets[b])
-                continue
-            for lane in range(lanes):
-                octets[b, lane] = 0
-            for i in range(8 * b, n_units):
-                for lane in range(lanes):
-                    octets[b, lane] |= np.uint8(up[i, lane] << np.uint8(i - 8 * b))
+            octet_of_units(up, b, octets[b])
         for c in range(n_chains):
             word = np.uint64(0)
             for b in range(8):
                 word |= np.uint64(octets[8 * w + b, c]) << np.uint64(8 * b)
             words[c, w] = word
+
+
+@borrowing
+def octet_of_units(up, b, octets):
+    """Pack the eight units from 8 b on, or what there is of them, of every lane into a byte. Mutates `octets`."""
+    n_units, first = up.shape[0], 8 * b
+    begin = min(first, n_units - 8)  # of what is left over the last eight are packed, which takes less time
+    if first < n_units and begin >= 0:
+        _pack_eight(up[begin : begin + 8], octets)
+        if begin < first:
+            for lane in range(octets.shape[0]):
+                octets[lane] >>= np.uint8(first - begin)
+        return
+    for lane in range(octets.shape[0]):
+        octets[lane] = 0
+    for i in range(first, n_units):
+        for lane in range(octets.shape[0]):
+            octets[lane] |= np.uint8(up[i, lane] << np.uint8(i - 8 * b))
 
 
 @inlined

@@ -17,6 +17,7 @@ from ..arrays import copy_row
 from ..bit_vectors import store_word
 from ..bits import COLUMNS, add_packed, add_tabled_rows, product_at
 from ..jit import apart_borrowing, borrowing, inlined
+from ..turns import add_turns
 from ..vectors import TILED, has_look_up
 from .layered import MARKS, PLACES, STARTS, sweep_layers
 
@@ -174,8 +175,14 @@ def fill_energies_of_fields(energies, values, words, plan, told, start, near, ro
                 copy_row(high, some[0])
                 copy_row(low, some[1])
             elif kind == NARROW:
-                scale = np.float32(1.0 / (HALF_TURN * unit))
-                for k in range(2 * j, min(2 * (j + GRAIN), n), 2):
+                scale, last = np.float32(1.0 / (HALF_TURN * unit)), min(2 * (j + GRAIN), n)
+                if TILED:
+                    field, up = fields[at_fields + 2 * j :], values[first + 2 * j :]
+                    where = high.ctypes.data, low.ctypes.data, some.ctypes.data, some.strides[0], field.ctypes.data
+                    shape = last - 2 * j, total.shape[0]
+                    add_turns(*where, field.strides[0], up.ctypes.data, up.strides[0], *shape, scale)
+                    continue
+                for k in range(2 * j, last, 2):
                     place = at_fields + k
                     field, up = fields[place : place + 2], values[first + k : first + k + 2]
                     _add_narrow(high, low, some[k // 2 - j], field, up, k + 1 < n, scale)

@@ -27,10 +27,10 @@ def room_of_record(up: Any, n_chains: int, of_sweeps: tuple[Any, ...]) -> tuple[
 def _write_rows(words, octets, rows):
     """Write the first bytes of each chain's words to its row. Mutates `rows` (n_chains, n_bytes), one after another.
 
-    What a row's last word writes beyond it is written again by the next row, unless rows are shorter than a word.
+    What a row's last word writes beyond it is written again by the next rows; the last of all are written by bytes.
     Memory that was not used before takes few stores of words at a time, and fewer of bytes.
     """
-    n_whole = rows.shape[0] - 1 if TILED and rows.shape[1] >= 8 else 0
+    n_whole = max(0, rows.shape[0] - max(1, 7 // rows.shape[1])) if TILED else 0
     for c in range(n_whole):
         place = rows.ctypes.data + c * rows.strides[0]
         for w in range(words.shape[1]):
@@ -41,18 +41,19 @@ def _write_rows(words, octets, rows):
 
 
 @borrowing
-def record_refined(up, chains, visits, ways, remainders, room, packed, energies):
-    """Take samples, with energies above that of all units down, in the units of the fields.
+def record_refined(up, chains, visits, ways, told, room, packed, energies):
+    """Take samples, with energies from fields and from what rounding has left of these.
 
     Mutates `packed` (n_samples, n_chains, ceil(n_units / 8)) uint8, `energies` (n_samples, n_chains), `up`, fields and
     streams; returns the number of flips. `chains` is (fields, rises, scale, streams) and `visits` (sites, thin), the
     kernels' arguments as `hold` is, `sites` being one row for all sweeps or one for each. `ways` is (hold, few, many):
     one of `few`, for chains that are swept one after the other, and `many` is None, and what that one is for is not
-    compiled. `remainders` is (rest, start, bits, sums, wholes), as `sum_fields`, `write_bits` and
-    `add_remainders` take them, `room` what `room_of_record` has made.
+    compiled. `told` is ((rest, start, bits, sums, wholes), (one, other, lowest)): what `sum_fields`, `write_bits` and
+    `add_remainders` take; two factors whose product is a unit of the fields, and energies of all units down,
+    (n_chains,). `room` is what `room_of_record` has made.
     Cost: that of the sweeps, and n_units^2 / 2 products of bytes a chain and sample.
     """
-    rest, start, bits, sums, wholes = remainders
+    (rest, start, bits, sums, wholes), (one, other, lowest) = told
     (sites, thin), (hold, few, many), (words, bytes_of_words, octets, of_sweeps) = visits, ways, room
     n_chains, n_flips = packed.shape[1], 0
     together = bits.shape[0] * bits.shape[2] // n_chains  # samples
@@ -67,6 +68,10 @@ def record_refined(up, chains, visits, ways, remainders, room, packed, energies)
             if rest.shape[0]:
                 write_bits(octets, (t - first) * n_chains, n_chains, bits)
         add_remainders(rest, bits, sums, wholes, energies[first:end])
+        for t in range(first, end):
+            energy = energies[t]
+            for c in range(n_chains):
+                energy[c] = one * energy[c] * other + lowest[c]
     return n_flips
 
 

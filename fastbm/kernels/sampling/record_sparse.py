@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import empty
-from ..bit_vectors import pack_octets
+from ..arrays import empty, zeros
+from ..bit_vectors import pack_octets, store_half
 from ..bits import pack_units
 from ..energy import PACKED, energies_packed, fill_energies_sparse
 from ..jit import apart_borrowing, kernel
@@ -18,9 +18,12 @@ from ..unlike import sum_unlike
 from ..vectors import TILED
 from ..words import QUAD, SIDE
 from .few import advance_sparse_few, room_for_sparse
+from .field_energies import octet_of_units
 from .levels import collect_bits, sweep_levels
 from .record_words import write_samples
-from .sparse import sweep_sparse
+from .sparse import room_of_lanes, sweep_sparse, sweep_sparse_within
+
+SHORT = 32  # units, whose bits are a word
 
 
 def room_of_samples(n_groups: int, n_bits: int, n_units: int, of_sums: Any) -> tuple[Any, ...]:
@@ -112,27 +115,59 @@ def record_levels(states, chains, thin, hold, energy, room, rows, energies):
 
 
 @kernel
-def record_lanes(up, chains, visits, hold, edges, room, found):
+def record_lanes(up, chains, visits, hold, edges, table, room, found):
     """Take samples of chains in lanes, with energies by whole numbers.
 
     Mutates `found` and `room`, as `write_samples` takes them, the streams and `up` (n_units, lanes) uint8, at most 128
     lanes; returns the number of flips. `chains` is (graph, start, scale, streams) and `visits` (sites, thin, first own
     chain, chain after the last), as for `record_few`, but that edges are not in fours. `edges` is (edges of
-    `write_samples`, many digits).
-    Cost: that of the sweeps and of `write_samples`.
+    `write_samples`, many digits). `table` has the energies of all states, unit 0 being the lowest bit, of at most
+    `SHORT` units; else it is None.
+    Cost: that of the sweeps and of `write_samples`, or of a look-up a chain.
     """
     ((indptr, indices, rises), start, scale, streams), (sites, thin, begin, after) = chains, visits
     ups, lanes, n_samples, n_flips = room[0], up.shape[1], found[1].shape[0], 0
-    side = SIDE // lanes
+    side, n_chains, own = SIDE // lanes, found[1].shape[1], room_of_lanes(rises, lanes)
+    octets, words, is_short = zeros((4, lanes), np.uint8), empty(lanes, np.uint32), up.shape[0] <= SHORT
     for first in range(0, n_samples, side * ups.shape[0]):
         end = min(first + side * ups.shape[0], n_samples)
         for t in range(first, end):
             some = sites[t * thin : (t + 1) * thin] if sites.shape[0] > 1 else sites
             graph = (indptr, indices, rises, start)
-            n_flips += sweep_sparse(up, graph, scale, streams, some, thin, hold, after - begin)
-            _write_lanes(up, ups[(t - first) // side], (t - first) % side * lanes)
-        write_samples(first, end, (side, lanes, begin, after), edges[0], edges[1], room, found)
+            n_flips += sweep_sparse_within(up, graph, scale, streams, some, thin, hold, after - begin, own)
+            if is_short:
+                _write_short(up, octets, words, found[0][t * n_chains + begin : t * n_chains + after])
+            if table is None:
+                _write_lanes(up, ups[(t - first) // side], (t - first) % side * lanes)
+            else:
+                for c in range(after - begin):
+                    found[1][t, begin + c] = table[words[c]]
+        if table is None:
+            left = (found[0][:0] if is_short else found[0]), found[1]
+            write_samples(first, end, (side, lanes, begin, after), edges[0], edges[1], room, left)
     return n_flips
+
+
+@apart_borrowing
+def _write_short(up, octets, words, rows):
+    """Write units of lanes, at most `SHORT`, as rows of bytes and as words, unit 0 in the lowest bit.
+
+    Mutates `rows` (n_chains, n_bytes), one after another, `words` (lanes,) uint32, and `octets` (4, lanes), which are
+    0 beyond the bytes of rows. What words write beyond a row is written again.
+    """
+    n, n_bytes = rows.shape
+    for b in range(n_bytes):
+        octet_of_units(up, b, octets[b])
+    for lane in range(words.shape[0]):
+        low = np.uint32(np.uint32(octets[0, lane]) | np.uint32(np.uint32(octets[1, lane]) << np.uint32(8)))
+        high = np.uint32(np.uint32(octets[2, lane]) | np.uint32(np.uint32(octets[3, lane]) << np.uint32(8)))
+        words[lane] = np.uint32(low | np.uint32(high << np.uint32(16)))
+    n_whole = max(0, n - 3 // n_bytes) if TILED else 0
+    for c in range(n_whole):
+        store_half(rows.ctypes.data + c * n_bytes, np.uint64(words[c]))
+    for c in range(n_whole, n):
+        for b in range(n_bytes):
+            rows[c, b] = octets[b, c]
 
 
 @apart_borrowing

@@ -32,10 +32,10 @@ def room_of_states(n_states: int, n_units: int, of_sums: tuple[np.ndarray, ...])
 def write_samples(first, end, beside, edges, many, room, found):
     """Write the samples from `first` on, before `end`, that states of the room hold.
 
-    Mutates `found`, (rows (n_samples n_chains, ceil(n_units / 8)) uint8, energies (n_samples, n_chains)), of which
-    those of own chains are written, and `room`, of `room_of_states`. `beside` is (samples in a state, lanes of each,
-    first own chain, chain after the last). `edges` is (as `sum_unlike` takes them, unit of their numbers, constant), as
-    it takes `many`.
+    Mutates `found`, (rows (n_samples n_chains, ceil(n_units / 8)) uint8, or none, energies (n_samples, n_chains)), of
+    which those of own chains are written, and `room`, of `room_of_states`. `beside` is (samples in a state, lanes of
+    each, first own chain, chain after the last). `edges` is (as `sum_unlike` takes them, unit of their numbers,
+    constant), as it takes `many`.
     Cost: that of `write_rows` and `sum_unlike`.
     """
     (ups, sums, some, room_of_rows, of_sums), (rows, energies) = room, found
@@ -50,15 +50,16 @@ def write_samples(first, end, beside, edges, many, room, found):
         for c in range(energy.shape[0]):
             energy[c] = constant + unit * energy[c]
         whole, one = alike and n_beside == side, t * n_chains + begin
-        own = rows[one : one + some.shape[0]]
-        at_once = whole and n_bytes % LINE == 0
-        write_rows(up, own if at_once else some, at_once, room_of_rows)
-        if not at_once and whole and TILED and own.ctypes.data % LINE == 0:
-            stream(own.ctypes.data, some.ctypes.data, n_bytes * some.shape[0])
-        elif not at_once:
-            for j in range(n_beside):
-                for c in range(n_own):
-                    copy_row(rows[one + j * n_chains + c], some[lanes * j + c])
+        if rows.shape[0]:
+            own = rows[one : one + some.shape[0]]
+            at_once = whole and n_bytes % LINE == 0
+            write_rows(up, own if at_once else some, at_once, room_of_rows)
+            if not at_once and whole and TILED and own.ctypes.data % LINE == 0:
+                stream(own.ctypes.data, some.ctypes.data, n_bytes * some.shape[0])
+            elif not at_once:
+                for j in range(n_beside):
+                    for c in range(n_own):
+                        copy_row(rows[one + j * n_chains + c], some[lanes * j + c])
         place = energies.ctypes.data + 8 * one
         if whole and TILED and place % LINE == 0:
             stream(place, energy.ctypes.data, 8 * energy.shape[0])

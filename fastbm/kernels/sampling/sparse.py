@@ -11,7 +11,7 @@ doi:10.1063/1.1699114.
 import numpy as np
 
 from ..arrays import copy_row, empty, zeros
-from ..jit import kernel
+from ..jit import apart_borrowing, inlined, kernel
 from .limits import ROWS, gibbs_limits, metropolis_limits
 
 
@@ -26,11 +26,22 @@ def sweep_sparse(up, graph, scale, streams, sites, n_sweeps, hold, n_chains):
     `hold` as for `fastbm.kernels.sampling.limits`.
     Cost: O(degree lanes) an attempt, vectorised over lanes.
     """
+    room = room_of_lanes(graph[2], up.shape[1])
+    return sweep_sparse_within(up, graph, scale, streams, sites, n_sweeps, hold, n_chains, room)
+
+
+@inlined
+def room_of_lanes(rises, lanes):
+    """Return the room that sweeps of chains in lanes need: limits, a field, and flips."""
+    return empty((ROWS, lanes), rises.dtype), empty(lanes, rises.dtype), zeros(lanes, np.int32)
+
+
+@apart_borrowing
+def sweep_sparse_within(up, graph, scale, streams, sites, n_sweeps, hold, n_chains, room):
+    """Do what `sweep_sparse` does, with the room of `room_of_lanes`, which takes longer to make than few attempts."""
     indptr, indices, rises, start = graph
     kind, lanes = rises.dtype.type, up.shape[1]
-    limits = empty((ROWS, lanes), rises.dtype)
-    field = empty(lanes, rises.dtype)
-    moved = zeros(lanes, np.int32)
+    limits, field, moved = room
     n_flips = 0
     for t in range(n_sweeps):
         row = sites[t % sites.shape[0]]

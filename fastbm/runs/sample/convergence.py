@@ -24,6 +24,7 @@ SMALL_POPULATION = 100.0  # independent families
 RELAXES = "samples at logarithmic times are a relaxation, no even series"
 SEARCHED = "it searched, and nothing tells whether a lower state exists"
 ODD = ("magnetisation", "overlap")  # named observables that change sign with all units of a chain
+FEW = 8  # samples, among which a quantity that changes at all has most often changed
 FEWEST_TO_DRIFT = 8  # chains, whose differences then tell the error themselves
 MANY_NUMBERS, FEW_UNITS = 1 << 17, 512  # with so many numbers, ranks of series take about as long as counting bits
 
@@ -90,33 +91,39 @@ def quantities_of(
     run: Samples, series: Mapping[str, np.ndarray], together: Sequence[np.ndarray], *, ess: bool
 ) -> list[Quantity]:
     """Return the diagnostics of series by name, (n, n_chains) or (n, pairs), for each group of chains."""
-    found, n_series = [], len(series) * len(together)
+    found, n_series, betas = [], len(series) * len(together), run.beta
     for name, chains, columns in _by_group(run, series, together):
-        varies = not run.at_log_times and np.ptp(columns) > 0.0
+        varies = not run.at_log_times and _varies(columns)
         r_hat = float(diagnostics.r_hat(_ranked(columns))) if varies else np.nan
         bulk = tail = np.nan
         if ess and varies:
             bulk, tail = diagnostics.ess_bulk(columns), diagnostics.ess_tail(columns)
         moves = varies and columns.shape[1] >= FEWEST_TO_DRIFT and len(columns) >= FEWEST_SAMPLES
         drift = moves and drifts(columns, n_quantities=n_series)
-        beta = float(run.beta[chains[0]])
+        beta = float(betas[chains[0]])
         found.append(Quantity(name, beta, r_hat, float(bulk), float(tail), drifts=drift))
     return found
+
+
+def _varies(columns: np.ndarray) -> bool:
+    """Return whether a series ever changed."""
+    return bool((columns[:FEW] != columns[0, 0]).any() or np.ptp(columns) > 0.0)
 
 
 def _by_group(
     run: Samples, series: Mapping[str, np.ndarray], together: Sequence[np.ndarray]
 ) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
     """Yield name, chains and values of each series and group of chains, or pairs of these."""
+    n_chains = run.config["sample"]["n_chains"]
     for name, values in series.items():
         for chains in together:
-            own = chains[::2] // 2 if values.shape[1] < len(run.beta) else chains
+            own = chains[::2] // 2 if values.shape[1] < n_chains else chains
             yield name, chains, values if len(own) == values.shape[1] else values[:, own]
 
 
 def least_ess(run: Samples) -> float | None:
     """Return the least effective sample size (bulk) of the energy and of the observables; None where none varied."""
-    columns = [one for _, _, one in _by_group(run, _series(run), groups(run)) if np.ptp(one) > 0.0]
+    columns = [one for _, _, one in _by_group(run, _series(run), groups(run)) if _varies(one)]
     return min((float(diagnostics.ess_bulk(one)) for one in columns), default=None)
 
 
@@ -137,7 +144,7 @@ def _series(run: Samples) -> dict[str, np.ndarray]:
 
 def spacing(run: Samples) -> int:
     """Return how many records apart those are that enter the diagnostics."""
-    return max(1, -(-len(run.sweep) * run.config["sample"]["n_chains"] // MOST_NUMBERS))
+    return max(1, -(-run._n_samples * run.config["sample"]["n_chains"] // MOST_NUMBERS))
 
 
 def _ranked(columns: np.ndarray) -> np.ndarray:
@@ -169,7 +176,7 @@ def _once(run: Samples, name: str, find: Callable[[], T]) -> T:
     """Return what was found in the same records before, else find it."""
     if not run.has_chains:
         return find()
-    about = len(run.read("samples/sweep")), run.finished
+    about = run._n_samples, run.finished
     if run.found.get("about") != about:
         run.found = {"about": about}
     if name not in run.found:
@@ -188,7 +195,7 @@ def _look(run: Samples) -> tuple[list[Quantity], list[Quantity]]:
 
 def _n_threads(run: Samples) -> int:
     """Return the threads for the diagnostics of series and of units."""
-    many = len(run.sweep) * len(run.beta) >= MANY_NUMBERS and run._start.n_units <= FEW_UNITS
+    many = run._n_samples * run.config["sample"]["n_chains"] >= MANY_NUMBERS and run._start.n_units <= FEW_UNITS
     return threads_module.resolve(run.n_threads) if many else 1
 
 
@@ -229,7 +236,7 @@ def _why_not_asked(run: Samples) -> str:
         return SEARCHED
     if run.at_log_times:
         return RELAXES
-    return "fewer than 4 samples tell nothing" if len(run.sweep) < 4 else ""
+    return "fewer than 4 samples tell nothing" if run._n_samples < 4 else ""
 
 
 def evidence_of(run: Samples) -> str:
@@ -250,9 +257,9 @@ def _of_units(run: Samples) -> list[Quantity]:
 
 
 def _of_states(run: Samples, states: np.ndarray) -> list[Quantity]:
-    threads = threads_module.resolve(run.n_threads)
+    threads, betas = threads_module.resolve(run.n_threads), run.beta
     found = agreements(run._start, states, groups(run), even=is_even(run), threads=threads)
-    return [Quantity(a.name, float(run.beta[a.chains[0]]), a.r_hat, limit=a.limit, drifts=a.drifts) for a in found]
+    return [Quantity(a.name, float(betas[a.chains[0]]), a.r_hat, limit=a.limit, drifts=a.drifts) for a in found]
 
 
 def _disagreement(q: Quantity) -> str:
@@ -342,7 +349,7 @@ def _unmet(run: Samples, limit: str, way_out: str) -> str:
 
 def _enough(run: Samples) -> bool:
     """Return whether there are chains and samples enough for a verdict."""
-    if run.config["sample"]["n_chains"] < FEWEST_CHAINS or (n_samples := len(run.sweep)) < FEWEST_SAMPLES:
+    if run.config["sample"]["n_chains"] < FEWEST_CHAINS or (n_samples := run._n_samples) < FEWEST_SAMPLES:
         return False
     each = min(map(len, groups(run)))
     return each >= FEWEST_CHAINS and each * n_samples >= FEWEST

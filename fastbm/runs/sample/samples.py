@@ -19,6 +19,7 @@ class Samples(Run):
     def __init__(self, reader: Reader | Memory) -> None:
         super().__init__(reader)
         self.found: dict[str, Any] = {}  # in the records, and in which of them
+        self._is_even: bool | None = None  # whether the machine is, once that was asked
 
     @property
     def _settings(self) -> dict[str, Any]:
@@ -57,6 +58,12 @@ class Samples(Run):
     def beta(self) -> np.ndarray:
         """Inverse temperature of every chain, (n_chains,)."""
         return np.repeat(self._settings["beta"], self._settings["n_chains"] // len(self._settings["beta"]))
+
+    @property
+    def _n_samples(self) -> int:
+        """Number of samples that were recorded."""
+        self._need("samples/sweep", "sweeps")
+        return self._reader.n_rows("samples/sweep")
 
     @property
     def betas(self) -> np.ndarray:

@@ -8,7 +8,7 @@ flip of all units would change.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -56,10 +56,10 @@ def agreements(
 
 def spaced(run: Samples) -> np.ndarray:
     """Return an even number of packed states of every chain, evenly spaced; none where fewer than 8 were recorded."""
-    n_samples = len(run.sweep)
+    n_samples, n_chains = run._n_samples, run.config["sample"]["n_chains"]
     if not run.has_states or n_samples < 8:
-        return np.empty((0, len(run.beta), 0), np.uint8)
-    wanted = int(np.clip(MOST_BITS // (2 * run._start.n_units * len(run.beta)), FEWEST, MOST))
+        return np.empty((0, n_chains, 0), np.uint8)
+    wanted = int(np.clip(MOST_BITS // (2 * run._start.n_units * n_chains), FEWEST, MOST))
     packed = run.read("samples/states", max(1, round(n_samples / wanted)))
     return packed[len(packed) % 2 :]
 
@@ -67,7 +67,7 @@ def spaced(run: Samples) -> np.ndarray:
 def _of_magnetisation(n_up: np.ndarray, n_units: int, chains: np.ndarray, *, even: bool) -> Agreement:
     m = 2.0 * np.arange(n_units + 1) / n_units - 1.0
     values, name = (np.abs(m), "|m|") if even else (m, "magnetisation")
-    limit, own = r_hat_limit(len(n_up) // 2, len(chains), 1), values[n_up]
+    limit, own = r_hat_limit(len(n_up) // 2, len(chains), 1), values.take(n_up)
     r_hat = r_hat_of_codes(n_up, values) if n_up.size > n_units else float(diagnostics.r_hat(own))
     return Agreement(name, chains, r_hat, limit, drifts(own))
 
@@ -105,18 +105,21 @@ def _words(packed: np.ndarray) -> np.ndarray:
     """Return states as words of 64 units, (n_samples, n_chains, n_words) uint64."""
     n_bytes = packed.shape[2]
     if n_bytes % 8:
-        whole = np.zeros((*packed.shape[:2], -(-n_bytes // 8) * 8), np.uint8)
-        whole[..., :n_bytes] = packed
+        size, row = -(-n_bytes // 8) * 8, f"V{n_bytes}"
+        whole, rows = np.zeros((*packed.shape[:2], size), np.uint8), np.ascontiguousarray(packed)
+        in_words: Any = {"names": ["row"], "formats": [row], "offsets": [0], "itemsize": size}
+        whole.view(in_words)["row"] = rows.view(row)  # rows at once, which takes a fraction of the time of bytes
         packed = whole
     return np.ascontiguousarray(packed).view("<u8").astype(np.uint64, copy=False)
 
 
 def _pieces(chains: np.ndarray, threads: int, most: int) -> list[tuple[int, int]]:
     """Return where consecutive ones of some chains begin and end, cut for threads and to at most so many."""
-    found = []
-    for run in np.split(chains, np.flatnonzero(np.diff(chains) != 1) + 1):
-        end, size = int(run[-1]) + 1, min(most, -(-len(run) // threads))
-        found += [(first, min(first + size, end)) for first in range(int(run[0]), end, size)]
+    found, gaps = [], np.flatnonzero(chains[1:] - chains[:-1] != 1)
+    for begin, last in zip((0, *(gaps + 1)), (*gaps, -1), strict=True):
+        start, end = int(chains[begin]), int(chains[last]) + 1
+        size = min(most, -(-(end - start) // threads))
+        found += [(first, min(first + size, end)) for first in range(start, end, size)]
     return found
 
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from ...sampling import valleys
 from .samples import Samples
 
 
 def is_even(run: Samples) -> bool:
     """Return whether the machine that is sampled is even under a flip of all units; with clamped ones it never is."""
-    if run.config["sample"].get("n_patterns"):
-        return False
-    return valleys.is_even(run._start, _coldest(run))
+    if run._is_even is None:
+        clamped = bool(run.config["sample"].get("n_patterns"))
+        run._is_even = not clamped and valleys.is_even(run._start, _coldest(run))
+    return run._is_even
 
 
 def starts_at_one_point(run: Samples) -> bool:
@@ -38,4 +37,4 @@ def why_unseen(run: Samples, n_chains: int) -> str:
 
 
 def _coldest(run: Samples) -> float:
-    return float(np.max(run.beta))
+    return float(max(run.config["sample"]["beta"]))

@@ -211,27 +211,25 @@ class DenseChains(TemperingChains):
             self._remainders = Remainders(self._point, scaled, self._field, self._rises, self._start, n_bytes)
         self._refined = [self._remainders.of_block(block) for block in self.blocks]
 
-    def _record_group(self, k: int, sites: np.ndarray, thin: int, packed: np.ndarray) -> np.ndarray:
+    def _record_group(self, k: int, sites: np.ndarray, thin: int, packed: np.ndarray, energies: np.ndarray) -> None:
         up = self.up[k]
         how = (self._chains(k), (sites, thin), (self._hold, *self._ways))
-        alone = len(self.blocks) == 1
-        own = packed if alone else np.empty((len(packed), self.lanes.used(k), packed.shape[2]), np.uint8)
-        energies = np.empty(own.shape[:2])
+        states, found = self.lanes.part(k, packed), self.lanes.part(k, energies)
         if self._by_fields:
-            room = room_of_record(up, own.shape[1], self._rooms[k])
-            n_flips = record_refined(up, *how, self._refined[k].arrays, room, own, energies)
-            energies = self._above_all_down(k, energies)
+            room = room_of_record(up, self.lanes.used(k), self._rooms[k])
+            scale, factor = fixed_point.scaled_to(ONE, 1.0, -self._point.exponent)
+            of_units = float(scale[0]), factor, np.ascontiguousarray(self._all_down[self.blocks[k]])
+            n_flips = record_refined(up, *how, (self._refined[k].arrays, of_units), room, states, found)
         else:
             values, bias = self._room_for_values(k)
             units = (float(self.units.lo), float(self.units.span))
             machine = (self._weights, bias, units)
-            n_flips = record_summed(up, *how, machine, (values, self._rooms[k]), own, energies)
-        if not alone:
-            packed[:, self.blocks[k]] = own
+            n_flips = record_summed(up, *how, machine, (values, self._rooms[k]), states, found)
+        self.lanes.put(k, packed, states)
+        self.lanes.put(k, energies, found)
         if k == 0:
-            self._told = float(energies[-1, 0])
+            self._told = float(found[-1, 0])
         self._flips[k] += n_flips
-        return energies
 
     def _energies_block(self, k: int) -> np.ndarray:
         if not self._by_fields:

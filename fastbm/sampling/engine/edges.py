@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from ...machine.couplings import Couplings
 ENERGY_ERROR = 1e-9  # of sum |W| + sum |b|: the most that an energy may be off
 FLOAT_BITS = 53  # of a float64
 SMALL = 1 << 12  # units of machines whose numbers are kept, which short runs would wait for
+FEWEST = 12  # units, up to which the energies of all states stay in the first cache
 MANY = 1 << 13  # edges, whose sums are rounded in float64 to about as much as numbers of fewer digits
 
 
@@ -46,6 +47,7 @@ class EdgeNumbers:
         values = np.concatenate([(0.5 if binary else 2.0) * weights, of_units[units]])
         ends = np.stack([np.append(rows[once], units), np.append(indices[once], np.full_like(units, n_units))], axis=1)
         left = -len(values) % EDGES or (EDGES if not len(values) else 0)
+        self._n_units = n_units
         self._edges = np.concatenate([ends, np.full((left, 2), n_units, np.int32)], dtype=np.int32)
         self._constant = 0.0 if binary else float(bias.sum() - weights.sum())
         self._most = float(np.abs(weights).sum() + np.abs(bias).sum())
@@ -96,6 +98,20 @@ class EdgeNumbers:
     def many_digits(self) -> bool | None:
         """True where there are more digits than one."""
         return None if self._n_digits == FEW_DIGITS else True
+
+    @cached_property
+    def table(self) -> np.ndarray | None:
+        """Energies without offset of all states of few units, unit 0 in the lowest bit; None where they are more."""
+        n, side = self._n_units, 32 * WORDS
+        if n > FEWEST:
+            return None
+        states = np.arange(max(side, 1 << n), dtype=np.uint16)
+        bits = np.packbits(states >> np.arange(n, dtype=np.uint16)[:, None] & 1, axis=1, bitorder="little")
+        ups = np.zeros((len(states) // side, n + 1, WORDS), np.uint32)
+        ups[:, :n] = bits.view("<u4").reshape(n, -1, WORDS).swapaxes(0, 1)
+        sums = np.empty((len(ups), side))
+        self.sum(ups, sums)
+        return self.energies_of(sums).ravel()[: 1 << n]
 
     def energies(self, up: np.ndarray) -> np.ndarray:
         """Return energies without offset of the chains of a block."""

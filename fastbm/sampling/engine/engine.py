@@ -292,7 +292,7 @@ class Engine:
 
     def _record_block(self, thin: int, packed: np.ndarray, energies: np.ndarray, k: int) -> None:
         """Take samples of block `k`, short ones many in one call. Mutates its part of `packed`, `energies`."""
-        block, energies = self.blocks[k], energies[:, self.blocks[k]]
+        block = self.blocks[k]
         together = self._longest_piece() // (self.n_units * thin)
         for t in range(0, len(packed), max(1, together)):
             first, some = self.n_swept + t * thin, slice(t, t + max(1, together))
@@ -300,7 +300,7 @@ class Engine:
                 sites = self._rows_of(first, len(packed[some]) * thin)
                 if self._must_stop(k, self.n_units * thin * len(packed[some])):
                     return
-                energies[some] = self._record_group(k, sites, thin, packed[some])
+                self._record_group(k, sites, thin, packed[some], energies[some])
             else:
                 for one in range(t, min(t + max(1, together), len(packed))):
                     self._sweep_block(k, self.n_swept + one * thin, thin)
@@ -309,17 +309,17 @@ class Engine:
                     self._pack_block(k, packed[one, block])
                     if not together and self._stopped():
                         return
-                    energies[one] = self._sample_energies(k)
+                    energies[one, block] = self._sample_energies(k)
 
     def _rows_of(self, first: int, n_sweeps: int) -> np.ndarray:
         """Return rows of units to visit: one for all sweeps, or one for each; one where there are none."""
         found = [rows[:count] for rows, count in sites(self.order, self.visit, self.seed, first, max(1, n_sweeps))]
         return found[0] if len(found) == 1 else np.concatenate(found)
 
-    def _record_group(self, k: int, sites: np.ndarray, thin: int, packed: np.ndarray) -> np.ndarray:
-        """Take samples of block `k` in one call, and return their energies; rows of `sites` as `_rows_of` has them.
+    def _record_group(self, k: int, sites: np.ndarray, thin: int, packed: np.ndarray, energies: np.ndarray) -> None:
+        """Take samples of block `k` in one call; rows of `sites` are as `_rows_of` has them.
 
-        Mutates the rows of its chains in `packed` (n_samples, n_chains, ceil(n_units / 8)).
+        Mutates its part of `packed` (n_samples, n_chains, ceil(n_units / 8)), `energies` (n_samples, n_chains).
         """
         raise NotImplementedError
 

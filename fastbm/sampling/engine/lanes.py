@@ -74,6 +74,17 @@ class Lanes:
         """Return rows of all chains, (n_chains, m) or (n_chains,), from the lanes of every block."""
         return np.concatenate([lanes[..., : self.used(k)].T for k, lanes in enumerate(parts)])
 
+    def part(self, k: int, samples: np.ndarray) -> np.ndarray:
+        """Return room for what is of block `k` in samples (n, n_chains, ...): these themselves where it has all."""
+        if len(self.blocks) == 1:
+            return samples
+        return np.empty((len(samples), self.used(k), *samples.shape[2:]), samples.dtype)
+
+    def put(self, k: int, samples: np.ndarray, part: np.ndarray) -> None:
+        """Write what `part` returned and was written since. Mutates `samples`."""
+        if part is not samples:
+            samples[:, self.blocks[k]] = part
+
     def set_streams(self, rows: np.ndarray) -> None:
         """Set the streams of all chains, (n_chains, 4)."""
         for k, stream in enumerate(self.streams):

@@ -222,19 +222,17 @@ class LayeredChains(TemperingChains):
 
         self._for_blocks(draw, 1)
 
-    def _record_group(self, k: int, sites: np.ndarray, thin: int, packed: np.ndarray) -> np.ndarray:
+    def _record_group(self, k: int, sites: np.ndarray, thin: int, packed: np.ndarray, energies: np.ndarray) -> None:
         from ...kernels.sampling.layer_energies import record_layers  # no others need it
 
         values, how = self._values[k], (self._chains(k), self._machine(len(packed) * thin, k, self._visited))
-        alone = len(self.blocks) == 1
-        own = packed if alone else np.empty((len(packed), self.lanes.used(k), packed.shape[2]), np.uint8)
-        energies, weighing = np.empty(own.shape[:2]), self._writing(k, len(packed))
-        self._flips[k] += record_layers(values, *how, self._rooms[k], self._hold, thin, weighing, (own, energies))
-        if not alone:
-            packed[:, self.blocks[k]] = own
+        states, found = self.lanes.part(k, packed), self.lanes.part(k, energies)
+        weighing = self._writing(k, len(packed))
+        self._flips[k] += record_layers(values, *how, self._rooms[k], self._hold, thin, weighing, (states, found))
+        self.lanes.put(k, packed, states)
+        self.lanes.put(k, energies, found)
         self.up[k][:] = values
-        self._note_told(k, weighing[0], energies[-1])
-        return energies
+        self._note_told(k, weighing[0], found[-1])
 
     def _telling(self, k: int, n_uses: int) -> tuple[Any, ...] | None:
         """Return what tells energies of block `k` from fields, or None where these are too coarse."""

@@ -277,20 +277,7 @@ class LookupChains(WordChains):
         n_blocks = -(-len(self.blocks) // self._team(n_sweeps, LONG))
         return int(self._longest_piece() // (self.n_units * n_sweeps * n_blocks))
 
-    def _record_block(self, thin: int, packed: np.ndarray, energies: np.ndarray, k: int) -> None:
-        together = self._longest_piece() // (self.n_units * thin)
-        if not (together and self._in_groups):
-            super()._record_block(thin, packed, energies, k)
-            return
-        for t in range(0, len(packed), together):
-            rows, own = packed[t : t + together], energies[t : t + together]
-            sites = self._rows_of(self.n_swept + t * thin, len(rows) * thin)
-            if self._must_stop(k, self.n_units * thin * len(rows)):
-                return
-            self._write_group(k, sites, thin, rows, own)
-
-    def _write_group(self, k: int, sites: np.ndarray, thin: int, packed: np.ndarray, energies: np.ndarray) -> None:
-        """Take samples of block `k` in one call. Mutates the columns of its chains in `packed`, `energies`."""
+    def _record_group(self, k: int, sites: np.ndarray, thin: int, packed: np.ndarray, energies: np.ndarray) -> None:
         from ...kernels.sampling.record_lookup import record_lookup
 
         assert self._numbers is not None

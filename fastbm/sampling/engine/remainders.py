@@ -141,7 +141,7 @@ def energy_all_down(field: np.ndarray, bias: np.ndarray, units: Units) -> np.nda
     if lo:  # a = span (b + lo W 1) is at hand
         total = float(((np.atleast_2d(field)[0] / units.span - bias[0]) / lo).sum())
     found: np.ndarray = -0.5 * lo * lo * total - lo * bias.sum(axis=1)
-    return found
+    return found + 0.0  # which has no zeros with a sign
 
 
 def check_energy(told: float, up: np.ndarray, couplings: Couplings, bias: np.ndarray, units: Units) -> None:

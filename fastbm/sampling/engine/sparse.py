@@ -192,46 +192,47 @@ class SparseChains(TemperingChains):
                 used = self.lanes.used(k)
                 self._flips[k] += sweep_sparse(self.up[k], graph, *chains, rows, count, self._hold, used)
 
-    def _record_group(self, k: int, sites: np.ndarray, thin: int, packed: np.ndarray) -> np.ndarray:
+    def _record_group(self, k: int, sites: np.ndarray, thin: int, packed: np.ndarray, energies: np.ndarray) -> None:
         from ...kernels.sampling import record_sparse as of  # dense machines have none
         from ...kernels.sampling.record_words import room_of_states
 
         self._kept[k] = None
         up, n_chains, streams, block = self.up[k], self.lanes.used(k), self.lane_streams[k], self.blocks[k]
-        energies, numbers, edges, machine = np.empty((len(packed), n_chains)), self._numbers, None, None
+        numbers, edges, machine = self._numbers, None, None
         if numbers is None:
             machine = (self.couplings.csr(), self._biases[k], (float(self.units.lo), float(self.units.span)))
         else:
             edges = numbers.of_samples, numbers.many_digits
         chains, visits = (self._swept, self._start[k], self._scale[k], streams), (sites, thin)
         if not self._one_by_one and numbers is not None:
-            whole = np.empty((len(packed), self.n_chains))
-            found = packed.reshape(-1, packed.shape[2]), whole
+            found = packed.reshape(-1, packed.shape[2]), energies
             n_states = max(1, TOGETHER // (16 * self.n_units))
             room = room_of_states(n_states, self.n_units, numbers.room(n_states))
             about = *visits, block.start, block.stop
-            self._flips[k] += of.record_lanes(up, chains, about, self._hold, edges, room, found)
-            return whole[:, block]
+            self._flips[k] += of.record_lanes(up, chains, about, self._hold, edges, numbers.table, room, found)
+            return
+        own = self.lanes.part(k, energies)
         if not self._one_by_one:
-            own = np.empty((len(packed), n_chains, packed.shape[2]), np.uint8)
-            self._flips[k] += of.record_many(up, chains, visits, self._hold, machine, own, energies)
-            packed[:, self.blocks[k]] = own
-            return energies
+            states = self.lanes.part(k, packed)
+            self._flips[k] += of.record_many(up, chains, visits, self._hold, machine, states, own)
+            self.lanes.put(k, packed, states)
+            self.lanes.put(k, energies, own)
+            return
         rows = of.rows_of_samples(len(packed), n_chains, self.n_units)
         of_sums = None if numbers is None else numbers.room(1)
         if self._levels is not None:
             groups = (self._levels.spread(up), self._levels.ranks, up)
             arrays = (self._levels.of_chains(self.blocks[k]), self._scale[k], streams)
             room = of.room_of_samples(n_chains, self._levels.starts[0].size, self.n_units, of_sums)
-            self._flips[k] += of.record_levels(groups, arrays, thin, self._hold, (edges, machine), room, rows, energies)
+            self._flips[k] += of.record_levels(groups, arrays, thin, self._hold, (edges, machine), room, rows, own)
         else:
             places = np.arange(0, up.size, n_chains, dtype=np.int32)
             room = of.room_of_samples(1, up.size, self.n_units, of_sums)
-            states = (up, up.reshape(-1))
+            both = (up, up.reshape(-1))
             energy = edges, machine
-            self._flips[k] += of.record_few(states, chains, visits, self._hold, places, energy, room, rows, energies)
-        packed[:, self.blocks[k]] = rows.astype("<u4", copy=False).view(np.uint8)[:, :, : packed.shape[2]]
-        return energies
+            self._flips[k] += of.record_few(both, chains, visits, self._hold, places, energy, room, rows, own)
+        packed[:, block] = rows.astype("<u4", copy=False).view(np.uint8)[:, :, : packed.shape[2]]
+        self.lanes.put(k, energies, own)
 
     def _pack_block(self, k: int, packed: np.ndarray) -> None:
         if self._one_by_one:  # for the few states beside samples no kernel is compiled

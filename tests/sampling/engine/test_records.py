@@ -165,7 +165,7 @@ def test_fields_that_came_apart_from_their_states_are_told() -> None:
 )
 @pytest.mark.parametrize("order", ORDERS)
 def test_samples_in_one_call_are_those_of_sweeps(kernel: str, order: str, n_chains: int) -> None:
-    for n in (12, 60):
+    for n in (12, 21, 60):
         model = bm.models.random_machine(n, seed=1)
         if kernel == "lookup":  # by which samples of few chains are taken side by side
             model = bm.models.edwards_anderson((3, n // 3), distribution="gaussian", seed=1)
@@ -189,7 +189,7 @@ def test_samples_in_one_call_are_those_of_sweeps(kernel: str, order: str, n_chai
         assert whole.n_flips == apart.n_flips
 
 
-@pytest.mark.parametrize("n", [20, 70])
+@pytest.mark.parametrize("n", [9, 20, 42, 70])
 def test_nothing_is_written_beyond_the_samples(n: int) -> None:
     weights = np.array(bm.models.random_machine(n, seed=1).weights)
     weights[0], weights[:, 0] = 1e6 * weights[0], 1e6 * weights[:, 0]  # for fields of 64 bits, which tell energies
