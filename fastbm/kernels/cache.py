@@ -134,6 +134,20 @@ def folder_for(root: str) -> str:
         return folder
 
 
+def usual_folder(asked: str, warn: Callable[..., None]) -> str | None:
+    """Return the folder for compiled code, within one that is asked for; None where there can be none, and `warn`."""
+    root = asked or os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "fastbm")
+    try:
+        return folder_for(root)
+    except OSError as error:
+        warn(
+            f"fastbm cannot cache compiled kernels in {os.path.join(root, 'kernels')} ({error.strerror}): every "
+            "process compiles them anew. Set NUMBA_CACHE_DIR to a folder that can be written.",
+            UserWarning,
+        )
+        return None
+
+
 class _Locks:
     """One process at a time compiles the kernels of a module; a kernel's callees are compiled within its own turn."""
 

@@ -26,7 +26,7 @@ from numba.extending import intrinsic
 from numba.np.arrayobj import make_array, populate_array
 
 from .._base import checks
-from .cache import KernelCache, folder_for
+from .cache import KernelCache, usual_folder
 from .listeners import LISTENERS, compile_seconds, found_once, n_compiled
 from .passes import IS_KNOWN, Flags, Lowering, Prune, counted_members, counts_references, type_of_extreme
 
@@ -39,23 +39,7 @@ __all__ = [
 config: Any = _config  # its settings are made when numba loads, so that type checkers do not see them
 
 
-def _cache_folder() -> str | None:
-    """Return a folder that can be written, or None after a warning."""
-    root = config.CACHE_DIR or os.path.join(
-        os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "fastbm"
-    )
-    try:
-        return folder_for(root)
-    except OSError as error:
-        checks.warn(
-            f"fastbm cannot cache compiled kernels in {os.path.join(root, 'kernels')} ({error.strerror}): every "
-            "process compiles them anew. Set NUMBA_CACHE_DIR to a folder that can be written.",
-            UserWarning,
-        )
-        return None
-
-
-CACHE_FOLDER = _cache_folder()
+CACHE_FOLDER = usual_folder(config.CACHE_DIR, checks.warn)
 
 
 def kernel(function: Callable[..., Any]) -> Any:
@@ -219,7 +203,14 @@ def _as_kernel(library: Any) -> Any:
         for other in library.later:
             library._final_module.link_in(other._get_module_for_linking(), preserve=True)
 
-    library._optimize_final_module = optimise_and_link
+    finish = library._finalize_specific
+
+    def finish_or_stop() -> None:
+        finish()
+        if library._compiled_object is None:  # Python drops what is raised while LLVM calls it back: an interrupt
+            raise KeyboardInterrupt
+
+    library._optimize_final_module, library._finalize_specific = optimise_and_link, finish_or_stop
     return library
 
 

@@ -13,8 +13,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from numba.core.codegen import JITCodeLibrary
 
-from fastbm.kernels import cache
+from fastbm.kernels import cache, jit
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = """
@@ -241,3 +242,24 @@ def test_a_part_of_another_kernel_returns_arrays_to_python(tmp_path: Path) -> No
         env = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
         done = subprocess.run([sys.executable, "-c", PART], env=env, capture_output=True, text=True, timeout=240)
         assert done.stdout.split("\n")[0] == "[0, 0, -1, -1, -2, -2, -3, -3]", done.stderr
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_an_interrupt_while_machine_code_is_made_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jit, "CACHE_FOLDER", None)
+
+    @jit.kernel
+    def double(x):
+        return 2 * x
+
+    with monkeypatch.context() as patch:
+        # what LLVM's call back sets, from which nothing gets through
+        patch.setattr(JITCodeLibrary, "_compiled", property(lambda library: False, interrupt), raising=False)
+        with pytest.raises(KeyboardInterrupt):
+            double(3)
+    assert double(3) == 6
+
+
+def interrupt(library: object, value: bool) -> None:
+    if value:
+        raise KeyboardInterrupt
