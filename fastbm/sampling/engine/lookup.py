@@ -312,10 +312,10 @@ class LookupChains(WordChains):
         return room_of_states(n_states, self.n_units, self._numbers.room(n_states))
 
     def _prepare_energies(self) -> None:
-        from .edges import EdgeNumbers  # many runs need none
+        from .edges import numbers_of  # many runs need none
 
         if self._numbers is None:
-            self._numbers = EdgeNumbers(self.couplings, self.bias[0], binary=self.units.lo == 0)
+            self._numbers = numbers_of(self.couplings, self.bias[0], binary=self.units.lo == 0)
             self._in_groups = self._numbers.exact
 
     def energies(self) -> np.ndarray:
