@@ -1,8 +1,8 @@
 """Ladders of chains in the bits of words, whose temperatures keep their lanes: sweeps and swaps, many in one call.
 
 Swaps are decided by sums of couplings in float64, one after the other, or by sums of whole numbers where the decision
-is the same, which is known unless both sides are very close. Threads have blocks of their own to sweep and words of
-ladders of their own to swap, and meet in between.
+is the same, which is known unless both sides are very close. Threads have blocks of their own to sweep and ladders of
+their own to swap, eight of which share a byte of marks, and meet in between.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ def temper_lookup(ups, model, chains, visits, ways, edges, ladders, team, sample
     (sites, sweeps between swaps, number of swaps, parity of the first), `sites` being one row for all sweeps or one for
     each. `ways` is ((many, own), many digits), `edges` (edges of `sum_unlike`, unit of their numbers, constant and
     edges of `energies_words`, margin): energies by whole numbers are off from others by less than `margin`.
-    `team` is (sums (n_blocks, 128) and marks (n_betas - 1, words of ladders) uint32, room that threads share, the
-    thread's own room of `sum_unlike`, the barrier's counter, the thread's number, the number of threads): all call this
-    at the same time. `samples` is (swaps between two of them, what `_keep` writes).
+    `team` is (sums (n_blocks, 128) and marks (n_betas - 1, n_ladders / 8) uint8, room that threads share, the thread's
+    own room of `sum_unlike`, the barrier's counter, the thread's number, the number of threads): all call this at the
+    same time. `samples` is (swaps between two of them, what `_keep` writes).
     Invariant: bits do not depend on the number of threads.
     Cost: that of sweeps, of `sum_unlike`, and O(n_ladders n_betas) and O(n_units) for every pair of words that swaps.
     """
     sites, thin, n_rounds, parity = visits
     level, streams, counts, end, trips, betas, n_chains = ladders
     (sums, marks, room, counter, shard, n_shards), (between, kept) = team, samples
-    n_blocks, n_words = ups.shape[0], level.shape[0] >> 5
+    n_blocks, n_eights = ups.shape[0], level.shape[0] >> 3
     first, last = n_blocks * shard // n_shards, n_blocks * (shard + 1) // n_shards
-    own = slice(32 * (n_words * shard // n_shards), 32 * (n_words * (shard + 1) // n_shards))
+    own = slice(8 * (n_eights * shard // n_shards), 8 * (n_eights * (shard + 1) // n_shards))
     counted = slice(own.start, max(own.start, min(own.stop, n_chains)))
     others, n_flips, n_met = slice(counted.stop, own.stop), 0, np.int64(0)
     energies, before, not_counted = (
@@ -95,7 +95,7 @@ def _keep(kept, t, found, first, last, own, shard):
     for k in range(first, last):
         copy_row(kept_sums[t, k], sums[k])
     for k in range(marks.shape[0]):
-        for j in range(own.start >> 5, own.stop >> 5):
+        for j in range(own.start >> 3, own.stop >> 3):
             kept_marks[t, k, j] = marks[k, j]
         for m in range(2):
             kept_counts[t, shard, m, k] = counts[shard, m, k]
@@ -132,15 +132,15 @@ def _is_close(level, streams, betas, energies, parity, margin):
 
 @apart_borrowing
 def _mark(before, level, own, marks):
-    """Write which of own ladders exchange levels k and k + 1, a bit each. Mutates `marks` (n_betas - 1, words)."""
-    for j in range(own.start >> 5, own.stop >> 5):
+    """Write which of own ladders exchange levels k and k + 1, a bit each. Mutates `marks` (n_betas - 1, bytes)."""
+    for j in range(own.start >> 3, own.stop >> 3):
         for k in range(marks.shape[0]):
-            marks[k, j] = np.uint32(0)
-        for bit in range(32):
-            c = 32 * j + bit
+            marks[k, j] = np.uint8(0)
+        for bit in range(8):
+            c = 8 * j + bit
             for r in range(level.shape[1]):
                 if level[c, r] > before[c, r]:
-                    marks[before[c, r], j] |= np.uint32(np.uint32(1) << np.uint32(bit))
+                    marks[before[c, r], j] |= np.uint8(np.uint8(1) << np.uint8(bit))
 
 
 @apart_borrowing
@@ -149,10 +149,13 @@ def _exchange(ups, marks, shard, n_shards):
 
     Mutates `ups`.
     """
-    n_pairs, apart = marks.shape
+    n_pairs, apart = marks.shape[0], marks.shape[1] >> 2
     for k in range(n_pairs * shard // n_shards, n_pairs * (shard + 1) // n_shards):
         for j in range(apart):
-            if marks[k, j]:
+            mask = np.uint32(0)
+            for part in range(4):
+                mask |= np.uint32(np.uint32(marks[k, 4 * j + part]) << np.uint32(8 * part))
+            if mask:
                 one = k * apart + j
                 other = one + apart
-                exchange_bits(ups[one >> 2], one & 3, ups[other >> 2], other & 3, marks[k, j])
+                exchange_bits(ups[one >> 2], one & 3, ups[other >> 2], other & 3, mask)

@@ -236,11 +236,11 @@ class LookupChains(WordChains):
         level, streams, counts, *others = ladders
         flips, of_threads = [0] * n_threads, np.zeros((n_threads, *counts.shape), np.int64)
         sums = np.empty((len(self.blocks), 32 * WORDS))
-        marks = np.empty((level.shape[1] - 1, len(level) // 32), np.uint32)
+        marks = np.empty((level.shape[1] - 1, len(level) // 8), np.uint8)
         n_samples = n_rounds // between if between else 0
         kept = (
             np.empty((n_samples, n_kept, *self.up[0].shape), np.uint32), np.empty((n_samples, *sums.shape)),
-            np.empty((n_samples, *marks.shape), np.uint32), np.empty((n_samples, *of_threads.shape), np.int64),
+            np.empty((n_samples, *marks.shape), np.uint8), np.empty((n_samples, *of_threads.shape), np.int64),
             np.empty((n_samples, len(level)), np.int64),
         )  # fmt: skip
         samples = between or n_rounds + 1, kept
