@@ -55,10 +55,16 @@ def fill_thresholds(rises, fields, betas, keep, own, table):
     degree = rises.shape[1]
     own_fields, remembered = empty(1 << degree, np.float64), zeros(REMEMBERED, np.int64)
     for i in range(rises.shape[0]):
-        place = _place(rises[i])
-        like = remembered[place]
-        remembered[place] = i
-        if like < i and _is_like(rises, fields, i, like):
+        mixed, alike = np.int64(0), True
+        for j in range(degree):
+            mixed = np.int64(mixed >> np.int64(1)) ^ bits_of(rises[i, j])  # all signs, and what else numbers differ in
+        for shift in (32, 16, 8):
+            mixed = mixed ^ np.int64(mixed >> np.int64(shift))
+        place = mixed & np.int64(REMEMBERED - 1)
+        like, remembered[place] = remembered[place], i
+        for j in range(degree):
+            alike = alike and rises[i, j] == rises[like, j]
+        if alike and like < i and fields[i] == fields[like]:
             for w in range(betas.shape[0]):
                 copy_row(table[i, w], table[like, w])
             continue
@@ -73,28 +79,6 @@ def fill_thresholds(rises, fields, betas, keep, own, table):
             _fill(table[i, w], own_fields, betas[w], keep, np.bool_(False))
             if own:
                 _fill(table[i, w, 1 << degree :], own_fields, betas[w], keep, np.bool_(True))
-
-
-@inlined
-def _place(rises):
-    """Return where a unit of these pulls is remembered: by all signs, and whatever else its numbers differ in."""
-    found = np.int64(0)
-    for j in range(rises.shape[0]):
-        found = np.int64(found >> np.int64(1)) ^ bits_of(rises[j])
-    for shift in (32, 16, 8):
-        found = found ^ np.int64(found >> np.int64(shift))
-    return found & np.int64(REMEMBERED - 1)
-
-
-@inlined
-def _is_like(rises, fields, i, k):
-    """Return whether two units are pulled alike."""
-    if fields[i] != fields[k]:
-        return False
-    for j in range(rises.shape[1]):
-        if rises[i, j] != rises[k, j]:
-            return False
-    return True
 
 
 @inlined

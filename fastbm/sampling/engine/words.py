@@ -131,8 +131,8 @@ class WordChains(Engine):
 
 
 def exchanged(sums: np.ndarray, marks: np.ndarray) -> np.ndarray:
-    """Return sums of lanes, level by level, after the swaps that `marks` (n_betas - 1, n_ladders / 8) tell of."""
-    swapped = np.unpackbits(marks, axis=1, bitorder="little").view(np.bool_)
+    """Return sums of lanes, level by level, after the swaps that `marks` (n_betas - 1, words of ladders) tell of."""
+    swapped = np.unpackbits(marks.astype("<u4", copy=False).view(np.uint8), axis=1, bitorder="little").view(np.bool_)
     before = sums[: (len(marks) + 1) * swapped.shape[1]].reshape(len(marks) + 1, -1)
     after = before.copy()
     after[:-1][swapped], after[1:][swapped] = before[1:][swapped], before[:-1][swapped]
