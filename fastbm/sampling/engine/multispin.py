@@ -192,9 +192,9 @@ class MultispinChains(CoolingChains, WordChains):
 
     def _known_steps(self) -> Steps:
         """Return what steps go on with, from the present states."""
-        from .steps import Steps  # most chains take none
-
         if self._steps is None:
+            from .steps import Steps  # most chains take none
+
             hold = False if self.rule == "metropolis" else None
             model = self._graph, self._tables[0], self._edges, self._edge_signs
             room = np.stack([self._whole_rows()] * 2)
