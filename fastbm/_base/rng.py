@@ -50,6 +50,12 @@ def random_bytes(seed: int, purpose: int, n_rows: int, n_bytes: int, *, first: i
     return seeds.random_bytes(seed, purpose, np.arange(first, first + n_rows), n_bytes)
 
 
+def uniforms(seed: int, purpose: int, n_rows: int, n: int, *, first: int = 0) -> np.ndarray:
+    """Return ``keyed(seed, purpose, first + r).random(n)`` for every row r, (n_rows, n)."""
+    words = random_bytes(seed, purpose, n_rows, 8 * n, first=first).view("<u8")
+    return (words >> np.uint64(11)) * 2.0**-53
+
+
 def keyed(seed: int, purpose: int, *index: int) -> np.random.Generator:
     """Return a generator that depends on nothing but its key."""
     return np.random.Generator(_bits(seed, purpose, *index))

@@ -22,6 +22,7 @@ from ..sampling.engine.engine import Engine
 from ..sampling.population import choose_step
 from .scout.product_path import LevelChains, ProductPath
 
+AT_ONCE = 16  # steps, for which random numbers are drawn together
 LONGEST_SECONDS = 0.1  # that threads go on with, about, after a stop
 
 
@@ -97,8 +98,10 @@ class Subpopulations:
         """Weigh every population, whose replicas weigh by these energies, for `beta`; the next sweep resamples it."""
         step = beta - self.beta
         parents, (lowest, totals) = np.empty(len(energies), np.int64), np.empty((2, len(self.groups)))
-        uniforms = rng.keyed(self._seed, rng.RESAMPLING, self._n_steps).random(len(self.groups))
-        resample_systematic(parents, energies, self._edges, step, uniforms, lowest, totals)
+        if (k := self._n_steps % AT_ONCE) == 0:
+            first, n = self._n_steps, len(self.groups)
+            self._uniforms = rng.uniforms(self._seed, rng.RESAMPLING, AT_ONCE, n, first=first)
+        resample_systematic(parents, energies, self._edges, step, self._uniforms[k], lowest, totals)
         self.log_z += [math.log(mean) for mean in totals / self.sizes] - step * lowest
         self.family = self.family[parents]
         self.parents = parents

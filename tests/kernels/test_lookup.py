@@ -89,6 +89,20 @@ def test_path_is_that_of_the_twin(degree: int, keep: float | None, betas: list[f
     assert_is_the_twin(Problem(9, degree, betas, keep, seed=1), sites, 4)
 
 
+@pytest.mark.parametrize("keep", [-1.0, 0.9375])
+def test_units_that_are_pulled_alike_have_one_table(keep: float) -> None:
+    """Many units have the pulls of others but for a field, or for one number, and some share all bits but few."""
+    chance, own = np.random.default_rng(5), keep > 0.0
+    rises, fields = chance.choice([-1.0, 1.0, 1.0 + 2.0**-52], (90, FEW)), chance.choice([0.0, 0.5], 90)
+    betas = np.array([0.4, 0.4, 1.5, 3.0])
+    together, alone = np.zeros((2, 90, 4, patterns.n_entries(FEW + own)), np.uint16)
+    fill_thresholds(rises, fields, betas, keep, own, together)
+    for i in range(90):
+        one = slice(i, i + 1)
+        fill_thresholds(rises[one], fields[one], betas, keep, own, alone[one])
+    assert np.array_equal(together, alone)
+
+
 @pytest.mark.parametrize("keep", [None, 1.0])
 def test_numbers_are_compared_to_the_last_bit(keep: float | None) -> None:
     """Streams in the state 0 give zeros: numbers are equal for as many bits as the threshold begins with zeros."""

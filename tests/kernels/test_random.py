@@ -177,6 +177,8 @@ def test_bytes_of_many_keys_are_those_of_their_generators(n_rows: int, n_bytes: 
     found = rng.random_bytes(9, rng.INITIAL, n_rows, n_bytes, first=3)
     expected = [rng.keyed(9, rng.INITIAL, 3 + r).bytes(n_bytes) for r in range(n_rows)]
     assert found.tobytes() == b"".join(expected)
+    numbers = rng.uniforms(9, rng.INITIAL, n_rows, 7, first=3)
+    assert all(np.array_equal(row, rng.keyed(9, rng.INITIAL, 3 + r).random(7)) for r, row in enumerate(numbers))
 
 
 def test_streams_are_distinct_and_never_zero():

@@ -17,10 +17,12 @@ import numpy as np
 from ..._base.steps import tell
 from ..._base.threads import fan_out
 from ...machine.machine import BoltzmannMachine
-from ...sampling.engine.lanes import BLOCK, Lanes
+from ...sampling.engine.lanes import BLOCK, Lanes, lanes_of
 from ..scout.marginal import PIECE_SECONDS
 
 GRAIN = 2.0**-30  # log-odds of the product model are multiples of it, so that sums of them do not round
+FEWEST = 32  # chains of a block that is made for a thread which would have none
+WORTH_A_THREAD = 1e-3  # seconds of steps, by the built-in speeds, below which threads come too late
 
 T = TypeVar("T")
 Block = tuple[np.ndarray, np.ndarray]  # log weights (width,) and states (units, width) of a block
@@ -54,12 +56,15 @@ class Walk:
         self.model, self.beta, self.threads = model, beta, threads
         self.base = np.rint(base / GRAIN) * GRAIN
         self.n_chains = len(streams)
-        # equal blocks, so that no thread waits for another
-        size = -(-self.n_chains // -(-self.n_chains // self.most_chains))
-        self.lanes = Lanes(self.n_chains, size)
+        self.lanes = Lanes(self.n_chains, -(-self.n_chains // self._even_blocks()))
         self.lanes.set_streams(streams)
         self.mine: Sequence[int] = range(self.n_blocks)
         self.log_z0 = float(np.logaddexp(0.0, self.base).sum())
+
+    def _even_blocks(self) -> int:
+        """Return how many blocks of equal size there are to be: as many for each thread, so that none waits."""
+        least = -(-self.n_chains // self.most_chains)
+        return max(least, min(lanes_of(least, self.threads), self.n_chains // FEWEST))
 
     @property
     def n_blocks(self) -> int:
@@ -91,7 +96,8 @@ class Walk:
         size = max(1, int(PIECE_SECONDS / self.step_seconds))
         for first in range(0, len(path) - 1, size):
             tell("step", first, len(path) - 1)
-            self._for_blocks(partial(self._follow_block, path=path[first : first + size + 1]))
+            some = path[first : first + size + 1]
+            self._for_blocks(partial(self._follow_block, path=some), len(some) - 1)
 
     def finish(self) -> None:
         """Turn the weights, at the upper end of the path, into those of the machine as the user gave it."""
@@ -105,8 +111,10 @@ class Walk:
         """Return the chains' states, (n_chains, n_units) uint8."""
         return self.lanes.gather(self._up).astype(np.uint8)
 
-    def _for_blocks(self, function: Callable[[int], T]) -> list[T]:
-        return fan_out(function, self.mine, self.threads)
+    def _for_blocks(self, function: Callable[[int], T], n_steps: int = 1) -> list[T]:
+        """Apply `function` to every block, on threads if the work of `n_steps` steps is worth handing over."""
+        worth = n_steps * self.step_seconds * len(self.mine) >= WORTH_A_THREAD
+        return fan_out(function, self.mine, self.threads if worth else 1)
 
     def _follow_block(self, k: int, path: np.ndarray) -> None:
         raise NotImplementedError

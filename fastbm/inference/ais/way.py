@@ -57,7 +57,7 @@ class Way:
 
     def gone(self, threads: int, executor: Executor | None = None) -> Walk:
         """Return the chains at the end of the way."""
-        chains = self.chains(threads)
+        chains = self.chains(threads if executor is None else 1)
         if executor is None:
             self.go(chains)
             return chains

@@ -16,6 +16,7 @@ HEALTHY_ESS = 10.0
 ALIKE = 0.9  # part of a handful of weights that must carry the average instead
 HEAVY = 0.7  # weights worth less than this part of their number have the tail of their distribution looked at
 RESAMPLES = 200  # of the bootstrap: its error is known to 5 %
+TOGETHER = 1 << 13  # weights that are drawn at once
 
 
 class Average(NamedTuple):
@@ -60,7 +61,9 @@ def _bootstrap_error(w: np.ndarray) -> float:
     """
     n = len(w)
     generator = rng.keyed(0, rng.BOOTSTRAP, n)
-    means = [w[generator.integers(0, n, n)].mean() for _ in range(RESAMPLES)]
+    step = max(1, TOGETHER // n)
+    draws = (generator.integers(0, n, (min(step, RESAMPLES - k), n)) for k in range(0, RESAMPLES, step))
+    means = np.concatenate([w[drawn].mean(axis=1) for drawn in draws])
     return float(np.log(np.maximum(means, w[w > 0].min() / n)).std(ddof=1))
 
 
@@ -87,7 +90,7 @@ def weighted_moments(
     samples are likely not to see.
     """
     values = model.convention.values(up, np.float64)
-    energies = np.asarray(model.energy(values))
+    energies = model.energy_of_bits(up)
     mean, energy = weights @ values, float(weights @ energies)
     error = np.sqrt((weights**2) @ (values - mean) ** 2)
     ess = 1.0 / float(weights @ weights)

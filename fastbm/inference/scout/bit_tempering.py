@@ -82,11 +82,11 @@ def swapped(energies: np.ndarray, betas: np.ndarray, first: int, generator: np.r
     min(1, exp((beta' - beta) (E' - E))).
     """
     places = np.arange(energies.size).reshape(energies.shape)
-    low = np.arange(first, len(betas) - 1, 2)
-    gain = (betas[low + 1] - betas[low])[:, None] * (energies[low + 1] - energies[low])
+    low, high = slice(first, len(betas) - 1, 2), slice(first + 1, None, 2)
+    gain = (betas[high] - betas[low])[:, None] * (energies[high] - energies[low])
     swaps = generator.random(gain.shape) < np.exp(np.minimum(gain, 0.0))
-    ones, others = places[low], places[low + 1]
-    places[low], places[low + 1] = np.where(swaps, others, ones), np.where(swaps, ones, others)
+    ones, others = places[low], places[high]
+    places[low], places[high] = np.where(swaps, others, ones), np.where(swaps, ones, others)
     return places
 
 

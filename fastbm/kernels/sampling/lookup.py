@@ -14,13 +14,14 @@ import numpy as np
 
 from ..arrays import copy_row, empty, zeros
 from ..bit_vectors import copy_parts
-from ..functions import exp_float64, expm1_negative
+from ..functions import bits_of, exp_float64, expm1_negative
 from ..jit import apart, apart_borrowing, config, inlined, kernel
 from ..patterns import WORDS, make_sweep
 from ..random import next_word
 
 FEW, MANY = 4, 6  # neighbours that there is code for; units with fewer have a unit beyond the last that never pulls
 LARGEST = np.nextafter(2.0**64, 0.0)  # of the floats that fit into 64 bits: certainty, but for 1e-16
+REMEMBERED = 256  # units with their pulls, as couplings of one magnitude give most units those of another
 COMPILED = not config.DISABLE_JIT
 _U = np.uint32
 
@@ -34,7 +35,7 @@ def _threshold(field, beta, keep, was_up):
     log_odds = beta * field
     small = exp_float64(-abs(log_odds))
     if keep < 0.0:
-        chance = 1.0 / (1.0 + small) if log_odds >= 0.0 else small / (1.0 + small)
+        chance = (1.0 if log_odds >= 0.0 else small) / (1.0 + small)
     elif was_up:
         chance = (1.0 - keep) - (keep * expm1_negative(-log_odds) if log_odds > 0.0 else 0.0)
     else:
@@ -49,11 +50,24 @@ def fill_thresholds(rises, fields, betas, keep, own, table):
     `rises` (n_units, degree) are added to `fields` (n_units,) by neighbours that are up; a table is made for every one
     of `betas` (words,). `keep` is the part of Metropolis proposals that are not dropped, -1 by Gibbs; with `own` the
     last bit of a pattern is the unit's own.
-    Cost: an exponential an entry, in vectors.
+    Cost: an exponential an entry, in vectors, of units that are pulled as none of those remembered.
     """
     degree = rises.shape[1]
-    own_fields = empty(1 << degree, np.float64)
+    own_fields, remembered = empty(1 << degree, np.float64), zeros(REMEMBERED, np.int64)
     for i in range(rises.shape[0]):
+        mixed, alike = np.int64(0), True
+        for j in range(degree):
+            mixed = np.int64(mixed >> np.int64(1)) ^ bits_of(rises[i, j])  # all signs, and what else numbers differ in
+        for shift in (32, 16, 8):
+            mixed = mixed ^ np.int64(mixed >> np.int64(shift))
+        place = mixed & np.int64(REMEMBERED - 1)
+        like, remembered[place] = remembered[place], i
+        for j in range(degree):
+            alike = alike and rises[i, j] == rises[like, j]
+        if alike and like < i and fields[i] == fields[like]:
+            for w in range(betas.shape[0]):
+                copy_row(table[i, w], table[like, w])
+            continue
         own_fields[0] = fields[i]
         for j in range(degree):
             for pattern in range(1 << j):

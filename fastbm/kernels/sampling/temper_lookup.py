@@ -1,8 +1,8 @@
 """Ladders of chains in the bits of words, whose temperatures keep their lanes: sweeps and swaps, many in one call.
 
 Swaps are decided by sums of couplings in float64, one after the other, or by sums of whole numbers where the decision
-is the same, which is known unless both sides are very close. Threads have blocks of their own to sweep and words of
-ladders of their own to swap, and meet in between.
+is the same, which is known unless both sides are very close. Threads have blocks of their own to sweep and ladders of
+their own to swap, and meet in between.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import numpy as np
 
 from ..arrays import copy_row, empty, zeros
 from ..barrier import meet
-from ..jit import apart, apart_borrowing, kernel
+from ..jit import apart, apart_borrowing, inlined, kernel
 from ..random import log_of_bits, next_word
 from ..unlike import sum_unlike
 from ..words import energies_words, exchange_bits
@@ -31,18 +31,19 @@ def temper_lookup(ups, model, chains, visits, ways, edges, ladders, team, sample
     (sites, sweeps between swaps, number of swaps, parity of the first), `sites` being one row for all sweeps or one for
     each. `ways` is ((many, own), many digits), `edges` (edges of `sum_unlike`, unit of their numbers, constant and
     edges of `energies_words`, margin): energies by whole numbers are off from others by less than `margin`.
-    `team` is (sums (n_blocks, 128) and marks (n_betas - 1, words of ladders) uint32, room that threads share, the
-    thread's own room of `sum_unlike`, the barrier's counter, the thread's number, the number of threads): all call this
-    at the same time. `samples` is (swaps between two of them, what `_keep` writes).
+    `team` is (sums (n_blocks, 128) and marks (threads x (n_betas - 1), words of ladders) uint32, room that threads
+    share, the marks zeros at first, the thread's own room of `sum_unlike`, the barrier's counter, the thread's number,
+    the number of threads): all call this at the same time. `samples` is (swaps between two, what `_keep` writes).
     Invariant: bits do not depend on the number of threads.
     Cost: that of sweeps, of `sum_unlike`, and O(n_ladders n_betas) and O(n_units) for every pair of words that swaps.
     """
     sites, thin, n_rounds, parity = visits
     level, streams, counts, end, trips, betas, n_chains = ladders
     (sums, marks, room, counter, shard, n_shards), (between, kept) = team, samples
-    n_blocks, n_words = ups.shape[0], level.shape[0] >> 5
+    n_blocks, n_ladders = ups.shape[0], level.shape[0]
     first, last = n_blocks * shard // n_shards, n_blocks * (shard + 1) // n_shards
-    own = slice(32 * (n_words * shard // n_shards), 32 * (n_words * (shard + 1) // n_shards))
+    own = slice(n_ladders * shard // n_shards, n_ladders * (shard + 1) // n_shards)
+    own_marks = marks[shard * (betas.size - 1) : (shard + 1) * (betas.size - 1)]
     counted = slice(own.start, max(own.start, min(own.stop, n_chains)))
     others, n_flips, n_met = slice(counted.stop, own.stop), 0, np.int64(0)
     energies, before, not_counted = (
@@ -69,18 +70,18 @@ def temper_lookup(ups, model, chains, visits, ways, edges, ladders, team, sample
         n_swaps += swap_neighbours(level[others], streams[others], not_counted, betas, energies[others], parity)
         if n_swaps:
             count_round_trips(end[own], trips[own], level[own])
-        _mark(before, level, own, marks)
+        _mark(before, level, own, own_marks)
         n_met = meet(counter, n_met, n_shards)
-        _exchange(ups, marks, shard, n_shards)
+        _exchange(ups, marks, betas.size - 1, shard, n_shards)
         n_met = meet(counter, n_met, n_shards)
         if (t + 1) % between == 0:
-            _keep(kept, (t + 1) // between - 1, (ups, sums, marks, counts, trips), first, last, own, shard)
+            _keep(kept, (t + 1) // between - 1, (ups, sums, marks, counts, trips), first, last, own, shard, n_shards)
         parity = 1 - parity
     return n_flips
 
 
 @apart_borrowing
-def _keep(kept, t, found, first, last, own, shard):
+def _keep(kept, t, found, first, last, own, shard, n_shards):
     """Write what a thread has of sample `t`. Mutates its part of `kept`.
 
     These are (states, sums, marks, counts, trips), a row of them for each sample, of which the states are those of the
@@ -94,11 +95,13 @@ def _keep(kept, t, found, first, last, own, shard):
                 states[t, k - before, i, w] = ups[k, i, w]
     for k in range(first, last):
         copy_row(kept_sums[t, k], sums[k])
-    for k in range(marks.shape[0]):
-        for j in range(own.start >> 5, own.stop >> 5):
-            kept_marks[t, k, j] = marks[k, j]
+    n_pairs = counts.shape[2]
+    for k in range(n_pairs):
         for m in range(2):
             kept_counts[t, shard, m, k] = counts[shard, m, k]
+    for k in range(n_pairs * shard // n_shards, n_pairs * (shard + 1) // n_shards):
+        for j in range(marks.shape[1]):
+            kept_marks[t, k, j] = _marked(marks, n_pairs, k, j)
     for c in range(own.start, own.stop):
         kept_trips[t, c] = trips[c]
 
@@ -133,26 +136,35 @@ def _is_close(level, streams, betas, energies, parity, margin):
 @apart_borrowing
 def _mark(before, level, own, marks):
     """Write which of own ladders exchange levels k and k + 1, a bit each. Mutates `marks` (n_betas - 1, words)."""
-    for j in range(own.start >> 5, own.stop >> 5):
-        for k in range(marks.shape[0]):
+    for k in range(marks.shape[0]):
+        for j in range(marks.shape[1]):
             marks[k, j] = np.uint32(0)
-        for bit in range(32):
-            c = 32 * j + bit
-            for r in range(level.shape[1]):
-                if level[c, r] > before[c, r]:
-                    marks[before[c, r], j] |= np.uint32(np.uint32(1) << np.uint32(bit))
+    for c in range(own.start, own.stop):
+        for r in range(level.shape[1]):
+            if level[c, r] > before[c, r]:
+                marks[before[c, r], c >> 5] |= np.uint32(np.uint32(1) << np.uint32(c & 31))
+
+
+@inlined
+def _marked(marks, n_pairs, k, j):
+    """Return the ladders of word j that exchange levels k and k + 1, those of all threads."""
+    found = np.uint32(0)
+    for row in range(k, marks.shape[0], n_pairs):
+        found |= marks[row, j]
+    return found
 
 
 @apart_borrowing
-def _exchange(ups, marks, shard, n_shards):
+def _exchange(ups, marks, n_pairs, shard, n_shards):
     """Exchange the states of levels k and k + 1 of ladders that are marked, for a thread's part of the levels.
 
     Mutates `ups`.
     """
-    n_pairs, apart = marks.shape
+    apart = marks.shape[1]
     for k in range(n_pairs * shard // n_shards, n_pairs * (shard + 1) // n_shards):
         for j in range(apart):
-            if marks[k, j]:
+            mask = _marked(marks, n_pairs, k, j)
+            if mask:
                 one = k * apart + j
                 other = one + apart
-                exchange_bits(ups[one >> 2], one & 3, ups[other >> 2], other & 3, marks[k, j])
+                exchange_bits(ups[one >> 2], one & 3, ups[other >> 2], other & 3, mask)

@@ -130,7 +130,12 @@ class Sparse:
 
     def scaled(self, factor: float) -> Sparse:
         """Return the same couplings times `factor`."""
-        return Sparse(self.n_units, self.edges, self._values * factor)
+        found = Sparse(self.n_units, self.edges, self._values * factor)
+        if "_csr" in vars(self):
+            indptr, indices, values = self._csr
+            if (scaled := values * factor).all():  # else there are zeros to be left out
+                found._csr = indptr, indices, frozen(scaled)
+        return found
 
     def restrict(self, units: np.ndarray) -> Sparse:
         """Return the couplings among `units` (increasing indices)."""

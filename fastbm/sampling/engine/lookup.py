@@ -236,11 +236,12 @@ class LookupChains(WordChains):
         level, streams, counts, *others = ladders
         flips, of_threads = [0] * n_threads, np.zeros((n_threads, *counts.shape), np.int64)
         sums = np.empty((len(self.blocks), 32 * WORDS))
-        marks = np.empty((level.shape[1] - 1, len(level) // 32), np.uint32)
+        n_pairs, n_words = level.shape[1] - 1, len(level) // 32
+        marks = np.zeros((n_threads * n_pairs, n_words), np.uint32)
         n_samples = n_rounds // between if between else 0
         kept = (
             np.empty((n_samples, n_kept, *self.up[0].shape), np.uint32), np.empty((n_samples, *sums.shape)),
-            np.empty((n_samples, *marks.shape), np.uint32), np.empty((n_samples, *of_threads.shape), np.int64),
+            np.empty((n_samples, n_pairs, n_words), np.uint32), np.zeros((n_samples, *of_threads.shape), np.int64),
             np.empty((n_samples, len(level)), np.int64),
         )  # fmt: skip
         samples = between or n_rounds + 1, kept
@@ -255,7 +256,8 @@ class LookupChains(WordChains):
         counts += of_threads.sum(axis=0)
         self._flips[0] += sum(flips)
         self.n_swept += n_rounds * thin
-        self._told = self.n_swept, exchanged(sums.ravel(), marks)
+        marked = np.bitwise_or.reduce(marks.reshape(n_threads, n_pairs, n_words))
+        self._told = self.n_swept, exchanged(sums.ravel(), marked)
         energies = [numbers.energies_of(exchanged(of.ravel(), at)) for of, at in zip(*kept[1:3], strict=True)]
         return Kept(kept[0], energies, before + kept[3].sum(axis=1), kept[4])
 
@@ -299,10 +301,10 @@ class LookupChains(WordChains):
         return room_of_states(n_states, self.n_units, self._numbers.room(n_states))
 
     def _prepare_energies(self) -> None:
-        from .edges import EdgeNumbers  # many runs need none
+        from .edges import numbers_of  # many runs need none
 
         if self._numbers is None:
-            self._numbers = EdgeNumbers(self.couplings, self.bias[0], binary=self.units.lo == 0)
+            self._numbers = numbers_of(self.couplings, self.bias[0], binary=self.units.lo == 0)
             self._in_groups = self._numbers.exact
 
     def energies(self) -> np.ndarray:

@@ -29,7 +29,8 @@ REPLICAS = 32 * WORDS  # chains of a block
 MOST_NEIGHBOURS = 7
 ONE_ROW = ("sequential", "coloured")  # orders in which all sweeps visit units alike
 T = TypeVar("T")
-_PLACES = np.arange(63, 63 - FIRST, -1).astype(np.uint64)[:, None]  # of the first random bits
+_PLACES = np.arange(63, 63 - FIRST, -1).astype(np.uint64)[:, None, None]  # of the first random bits
+_PULLS = 2 * np.arange(LEVELS)[:, None] + np.arange(2)[:, None, None]  # couplings that have their way, at every level
 WORTH_A_MEETING = 4e-5  # seconds of work between two meetings of threads, which in between do nothing else
 EXACT = 1e-14  # a field below this part of the couplings is rounding
 
@@ -60,6 +61,11 @@ def unit_coupling(couplings: Couplings, bias: np.ndarray, units: Units) -> tuple
     if most > MOST_NEIGHBOURS:
         raise Unfit(f"a unit has {most} neighbours, more than {MOST_NEIGHBOURS}")
     return magnitude, multiples
+
+
+def _of_words(beta: np.ndarray) -> np.ndarray:
+    """Return the one temperature of all words of a block, or as many as are given."""
+    return beta[:1] if len(beta) == WORDS and (beta == beta[0]).all() else beta
 
 
 class MultispinChains(CoolingChains, WordChains):
@@ -114,7 +120,7 @@ class MultispinChains(CoolingChains, WordChains):
         if (self.beta == self.beta[0]).all():
             self._tables = [self._table(self.beta[:1])] * len(self.blocks)
             return
-        betas = [self.beta[block][::32] for block in self.blocks]
+        betas = [_of_words(self.beta[block][::32]) for block in self.blocks]
         made = {beta.tobytes(): beta for beta in betas}
         tables = {key: self._table(beta) for key, beta in made.items()}
         self._tables = [tables[beta.tobytes()] for beta in betas]
@@ -125,11 +131,11 @@ class MultispinChains(CoolingChains, WordChains):
         `beta` is one for all words, or one for each.
         """
         n_words = WORDS if len(beta) == 1 else len(beta)
-        thresholds = arrays.zeros((2, LEVELS * WORDS), np.uint64)
-        thresholds.reshape(2, LEVELS, WORDS)[:, :, :n_words] = self._thresholds(beta)
+        numbers, thresholds = self._thresholds(beta), arrays.zeros((2, LEVELS * WORDS), np.uint64)
+        thresholds.reshape(2, LEVELS, WORDS)[:, :, :n_words] = numbers
         tables = arrays.zeros((2, FIRST * LEVELS * WORDS), np.uint32)
-        ones = (thresholds[:, None] >> _PLACES) & np.uint64(1)
-        np.negative(ones.astype(np.uint32), out=tables.reshape(ones.shape))
+        ones = (numbers[:, None] >> _PLACES) & np.uint64(1)
+        tables.reshape(2, FIRST, LEVELS, WORDS)[..., :n_words] = np.negative(ones.astype(np.uint32))
         return tables[0], thresholds[0], tables[1], thresholds[1]
 
     def _thresholds(self, beta: np.ndarray) -> np.ndarray:
@@ -137,8 +143,7 @@ class MultispinChains(CoolingChains, WordChains):
 
         They are (2, LEVELS, len(beta)).
         """
-        pulls = self._magnitude * (2 * np.arange(LEVELS)[:, None] + np.arange(2)[:, None, None])
-        favour = np.exp(-2.0 * (beta * pulls))
+        favour = np.exp(-2.0 * (beta * (self._magnitude * _PULLS)))
         scaled = np.ldexp(favour if self.rule == "metropolis" else favour / (1.0 + favour), 64)
         found: np.ndarray = np.minimum(scaled, LARGEST).astype(np.uint64)
         return found
@@ -187,9 +192,9 @@ class MultispinChains(CoolingChains, WordChains):
 
     def _known_steps(self) -> Steps:
         """Return what steps go on with, from the present states."""
-        from .steps import Steps  # most chains take none
-
         if self._steps is None:
+            from .steps import Steps  # most chains take none
+
             hold = False if self.rule == "metropolis" else None
             model = self._graph, self._tables[0], self._edges, self._edge_signs
             room = np.stack([self._whole_rows()] * 2)

@@ -118,6 +118,6 @@ class Steps:
     def end(self, n_swept: int) -> int:
         """End a step after so many sweeps; return the flips in it."""
         self._a, self.n_swept = 1 - self._a, n_swept
-        n_flips = int(self._flips.sum())
+        n_flips: int = sum(self._flips.tolist())
         self._flips[:] = 0
         return n_flips

@@ -78,11 +78,10 @@ class WordChains(Engine):
         self._set_bits(up, whole=True)
 
     def _load_block(self, k: int, up: np.ndarray) -> None:
-        eights = np.zeros((4 * self.n_words, self.n_units), np.uint8)  # whole rows at a time, not as `packbits` does
-        for bit in range(8):
-            rows = up[bit::8]
-            eights[: len(rows)] |= rows << np.uint8(bit)
-        self.up[k][: self.n_units] = np.ascontiguousarray(eights.T).view("<u4")
+        rows = np.zeros((32 * self.n_words, -(-self.n_units // WHOLE) * WHOLE // 8), np.uint8)
+        rows[: len(up), : -(-self.n_units // 8)] = np.packbits(up, axis=1, bitorder="little")
+        words = self.up[k][: self.n_units].view(np.uint8)
+        write_rows(rows.view(np.uint32), words, False, room_for_rows())  # which is its own inverse
 
     def _stream_rows(self) -> np.ndarray:
         found = []
