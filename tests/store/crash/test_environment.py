@@ -37,7 +37,7 @@ def work(path: Path, pause: float = 0.0) -> None:
         if "does not exist" not in str(error):
             raise
         bm.sample(
-            MODEL, n_chains=4, n_sweeps=100_000, thin=100, seed=1, out=path, commit_seconds=0.0, progress=slowly
+            MODEL, n_chains=4, n_sweeps=400_000, thin=100, seed=1, out=path, commit_seconds=0.0, progress=slowly
         )  # fmt: skip
 
 
