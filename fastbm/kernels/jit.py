@@ -193,7 +193,10 @@ def _with_parts(library: Any) -> Any:
 
 
 def _as_kernel(library: Any) -> Any:
-    """Link what is `apart` when all else is optimised already, and for others, of which it is a part, without that."""
+    """Link what is `apart` when all else is optimised already, and for others, of which it is a part, without that.
+
+    And have an interrupt pass that comes while machine code is made.
+    """
     optimise = library._optimize_final_module
 
     def optimise_and_link() -> None:
@@ -207,7 +210,7 @@ def _as_kernel(library: Any) -> Any:
 
     def finish_or_stop() -> None:
         finish()
-        if library._compiled_object is None:  # Python drops what is raised while LLVM calls it back: an interrupt
+        if library._compiled_object is None:  # Python drops what is raised where LLVM calls it back
             raise KeyboardInterrupt
 
     library._optimize_final_module, library._finalize_specific = optimise_and_link, finish_or_stop

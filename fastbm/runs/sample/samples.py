@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from ...sampling import valleys
 from ...sampling.times import LOG
 from ...store import Memory, Reader
 from ..records import Columns, LazyStates, States
@@ -19,7 +21,6 @@ class Samples(Run):
     def __init__(self, reader: Reader | Memory) -> None:
         super().__init__(reader)
         self.found: dict[str, Any] = {}  # in the records, and in which of them
-        self._is_even: bool | None = None  # whether the machine is, once that was asked
 
     @property
     def _settings(self) -> dict[str, Any]:
@@ -58,6 +59,11 @@ class Samples(Run):
     def beta(self) -> np.ndarray:
         """Inverse temperature of every chain, (n_chains,)."""
         return np.repeat(self._settings["beta"], self._settings["n_chains"] // len(self._settings["beta"]))
+
+    @cached_property
+    def _start_is_even(self) -> bool:
+        """Whether the machine is even under a flip of all units, as far as the coldest chains can tell."""
+        return valleys.is_even(self._start, float(max(self.config["sample"]["beta"])))
 
     @property
     def _n_samples(self) -> int:

@@ -8,10 +8,7 @@ from .samples import Samples
 
 def is_even(run: Samples) -> bool:
     """Return whether the machine that is sampled is even under a flip of all units; with clamped ones it never is."""
-    if run._is_even is None:
-        clamped = bool(run.config["sample"].get("n_patterns"))
-        run._is_even = not clamped and valleys.is_even(run._start, _coldest(run))
-    return run._is_even
+    return not run.config["sample"].get("n_patterns") and run._start_is_even
 
 
 def starts_at_one_point(run: Samples) -> bool:

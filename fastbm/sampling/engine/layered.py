@@ -214,6 +214,7 @@ class LayeredChains(TemperingChains):
     def draw_layer(self, layer: int) -> None:
         """Draw one layer given its neighbours, the others staying as they are."""
         self._prepare()
+        self._told = None
 
         def draw(k: int) -> None:
             machine = self._machine(1, k, np.array([layer]))
@@ -249,7 +250,7 @@ class LayeredChains(TemperingChains):
         return told, (self._values[k].astype(np.float64), *self._summing(k)) if told is None else None
 
     def _writing(self, k: int, n_uses: int) -> tuple[Any, Any, np.ndarray]:
-        """Return that, and room for the words of all units."""
+        """Return what `_weighing` does, and room for the words of all units, as those who write samples need it."""
         return *self._weighing(k, n_uses), arrays.empty((-(-self.n_units // 32) + 2, self.lanes.widths[k]), np.uint32)
 
     def _note_told(self, k: int, told: Any, energies: np.ndarray) -> None:

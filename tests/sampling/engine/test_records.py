@@ -103,11 +103,14 @@ def test_remainders_that_are_alike_add_up() -> None:
     assert found == pytest.approx(0.25 * (n * (n - 1) / 2 - in_fours) + 0.5 * in_fours, rel=2e-3)
 
 
-def test_energies_of_layers_that_are_no_longer_those_of_their_states_are_told() -> None:
+@pytest.mark.parametrize("take", [lambda chains, n: chains.record(n, 1), lambda chains, n: measure(chains, 0, n)])
+def test_energies_of_layers_that_are_no_longer_those_of_their_states_are_told(take) -> None:
+    """As samples have them, and as swaps are decided by them."""
     chains = make_chains(bm.models.restricted(40, 20, scale=1.0, seed=1), 2)
-    chains.record(60, 1)
+    take(chains, 60)
+    chains.state()
     chains._told_from._sums[1].unit *= 1.0 + 1e-6
-    chains.record(1, 1)
+    take(chains, 1)
     with pytest.raises(RuntimeError, match="not that of its state"):
         chains.state()
 
