@@ -16,6 +16,7 @@ from .jit import apart, apart_borrowing, borrowing, cgutils, config, inlined, in
 from .vectors import add_common_edges, add_unlike_edges
 
 QUAD = 4  # words of chains, side by side
+SHORT = 32  # units, whose bits are a word
 SIDE = 32 * QUAD  # units, and chains, of a square
 LINE = 64  # bytes of a cache line: `QUAD` squares
 _INT, _ADDRESS = ir.IntType(32), ir.IntType(64)

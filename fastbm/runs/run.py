@@ -211,6 +211,11 @@ class Run:
             return np.empty(0)
         return self._reader.read(name, 0, None, step)
 
+    def _peek(self, name: str, step: int = 1) -> np.ndarray:
+        """Return what `read` does, not to be written to."""
+        reader = self._reader
+        return reader.peek(name, step) if isinstance(reader, Memory) else self.read(name, step)
+
     @property
     def meta(self) -> dict[str, Any]:
         """Machine, versions and kernel of the run, which decide none of its numbers."""

@@ -103,6 +103,11 @@ class Memory:
             return self._picked(name, range(*slice(start, stop, step).indices(self.n_rows(name))))
         return self._whole(name)[start:stop:step].copy()
 
+    def peek(self, name: str, step: int = 1) -> np.ndarray:
+        """Return every `step`-th row of a stream, not to be written to: no copy where all rows came at once."""
+        blocks = self._known(name)
+        return blocks[0][::step] if len(blocks) == 1 else self.read(name, step=step)
+
     def _picked(self, name: str, rows: range) -> np.ndarray:
         stream, first = self.streams[name], 0
         parts = [np.empty((0, *stream.shape), stream.numpy_dtype)]

@@ -16,14 +16,12 @@ from ..jit import apart_borrowing, kernel
 from ..squares import LANES, pick_rows, turn_squares, write_octets, write_rows
 from ..unlike import sum_unlike
 from ..vectors import TILED
-from ..words import QUAD, SIDE
+from ..words import QUAD, SHORT, SIDE
 from .few import advance_sparse_few, room_for_sparse
 from .field_energies import octet_of_units
 from .levels import collect_bits, sweep_levels
 from .record_words import write_samples
 from .sparse import room_of_lanes, sweep_sparse, sweep_sparse_within
-
-SHORT = 32  # units, whose bits are a word
 
 
 def room_of_samples(n_groups: int, n_bits: int, n_units: int, of_sums: Any) -> tuple[Any, ...]:
@@ -115,15 +113,14 @@ def record_levels(states, chains, thin, hold, energy, room, rows, energies):
 
 
 @kernel
-def record_lanes(up, chains, visits, hold, edges, table, room, found):
+def record_lanes(up, chains, visits, hold, edges, pairs, room, found):
     """Take samples of chains in lanes, with energies by whole numbers.
 
     Mutates `found` and `room`, as `write_samples` takes them, the streams and `up` (n_units, lanes) uint8, at most 128
     lanes; returns the number of flips. `chains` is (graph, start, scale, streams) and `visits` (sites, thin, first own
     chain, chain after the last), as for `record_few`, but that edges are not in fours. `edges` is (edges of
-    `write_samples`, many digits). `table` has the energies of all states, unit 0 being the lowest bit, of at most
-    `SHORT` units; else it is None.
-    Cost: that of the sweeps and of `write_samples`, or of a look-up a chain.
+    `write_samples`, many digits). `pairs` is None or what `EdgeNumbers.pairs` has, of at most `SHORT` units.
+    Cost: that of the sweeps and of `write_samples`, or of a look-up for every chain and pair.
     """
     ((indptr, indices, rises), start, scale, streams), (sites, thin, begin, after) = chains, visits
     ups, lanes, n_samples, n_flips = room[0], up.shape[1], found[1].shape[0], 0
@@ -137,12 +134,11 @@ def record_lanes(up, chains, visits, hold, edges, table, room, found):
             n_flips += sweep_sparse_within(up, graph, scale, streams, some, thin, hold, after - begin, own)
             if is_short:
                 _write_short(up, octets, words, found[0][t * n_chains + begin : t * n_chains + after])
-            if table is None:
+            if pairs is None:
                 _write_lanes(up, ups[(t - first) // side], (t - first) % side * lanes)
             else:
-                for c in range(after - begin):
-                    found[1][t, begin + c] = table[words[c]]
-        if table is None:
+                _look_up(words, pairs, edges[0], found[1][t, begin:after])
+        if pairs is None:
             left = (found[0][:0] if is_short else found[0]), found[1]
             write_samples(first, end, (side, lanes, begin, after), edges[0], edges[1], room, left)
     return n_flips
@@ -168,6 +164,24 @@ def _write_short(up, octets, words, rows):
     for c in range(n_whole, n):
         for b in range(n_bytes):
             rows[c, b] = octets[b, c]
+
+
+@apart_borrowing
+def _look_up(words, pairs, edges, energies):
+    """Write energies of states of few units. Mutates `energies` (n_chains,).
+
+    `words` (lanes,) uint32 are the states, unit 0 in the lowest bit; `pairs` and `edges` are those of `record_lanes`.
+    """
+    (starts, sums), (_, unit, constant) = pairs, edges
+    mask = np.int64(sums.shape[1] - 1)
+    for c in range(energies.shape[0]):
+        energies[c] = 0.0
+    for p in range(starts.shape[0]):
+        for c in range(energies.shape[0]):
+            word = np.int64(words[c])
+            energies[c] += sums[p, (word >> starts[p, 1]) & mask, (word >> starts[p, 0]) & mask]
+    for c in range(energies.shape[0]):
+        energies[c] = constant + unit * energies[c]
 
 
 @apart_borrowing

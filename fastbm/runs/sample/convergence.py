@@ -17,8 +17,9 @@ from .units import agreements, spaced
 from .valleys import is_even, why_unseen
 
 MOST_NUMBERS = 1 << 19  # of a series that are looked at, evenly spaced: ranks of more take seconds
+MOST_COMPARED = 1 << 17  # of these for a verdict, which is to take a small part of the time of a run
 # of these for R-hat, as long as chains have so many samples: that of slow chains is the same, that of others is 1
-MOST_RANKED, FEWEST_RANKED = 1 << 14, 64
+MOST_RANKED, FEWEST_RANKED = 1 << 12, 64
 FEWEST_CHAINS, FEWEST_SAMPLES, FEWEST = 4, 32, 256  # for a warning that is wrong less than once in 1000 runs
 SMALL_POPULATION = 100.0  # independent families
 RELAXES = "samples at logarithmic times are a relaxation, no even series"
@@ -84,7 +85,7 @@ def groups(run: Samples) -> list[np.ndarray]:
 
 def quantities(run: Samples, *, ess: bool = False) -> list[Quantity]:
     """Return R-hat of the energy and of the observables that are numbers of chains, and on demand their ess."""
-    return quantities_of(run, _series(run), groups(run), ess=ess)
+    return quantities_of(run, _series(run, MOST_NUMBERS if ess else MOST_COMPARED), groups(run), ess=ess)
 
 
 def quantities_of(
@@ -123,28 +124,28 @@ def _by_group(
 
 def least_ess(run: Samples) -> float | None:
     """Return the least effective sample size (bulk) of the energy and of the observables; None where none varied."""
-    columns = [one for _, _, one in _by_group(run, _series(run), groups(run)) if _varies(one)]
+    columns = [one for _, _, one in _by_group(run, _series(run, MOST_NUMBERS), groups(run)) if _varies(one)]
     return min((float(diagnostics.ess_bulk(one)) for one in columns), default=None)
 
 
-def _series(run: Samples) -> dict[str, np.ndarray]:
-    """Return the energy and the observables of chains or pairs of chains by name, thinned where they are long.
+def _series(run: Samples, most: int) -> dict[str, np.ndarray]:
+    """Return the energy and the observables of chains or pairs of chains by name, thinned to `most` numbers or so.
 
     For a machine that is even under a flip of all units, observables that are odd are replaced by their modulus.
     """
-    step, named, even = spacing(run), run.config["sample"].get("observables") or {}, is_even(run)
+    step, named, even = spacing(run, most), run.config["sample"].get("observables") or {}, is_even(run)
     found = {}
     for name, stream in watched_names(run).items():
-        values = run.read(stream, step)
+        values = run._peek(stream, step)
         if np.isfinite(values).all():
             odd = even and named.get(name) in ODD
             found[f"|{name}|" if odd else name] = np.abs(values) if odd else values
     return found
 
 
-def spacing(run: Samples) -> int:
-    """Return how many records apart those are that enter the diagnostics."""
-    return max(1, -(-run._n_samples * run.config["sample"]["n_chains"] // MOST_NUMBERS))
+def spacing(run: Samples, most: int = 0) -> int:
+    """Return how many records apart those are of which `most` numbers, else those that ess is told from, are taken."""
+    return max(1, -(-run._n_samples * run.config["sample"]["n_chains"] // (most or MOST_NUMBERS)))
 
 
 def _ranked(columns: np.ndarray) -> np.ndarray:
@@ -187,7 +188,7 @@ def _once(run: Samples, name: str, find: Callable[[], T]) -> T:
 
 def _look(run: Samples) -> tuple[list[Quantity], list[Quantity]]:
     """Return the diagnostics of the energy and the observables, and those of units, side by side where it pays."""
-    series, states, threads = _series(run), spaced(run), _n_threads(run)
+    series, states, threads = _series(run, MOST_COMPARED), spaced(run), _n_threads(run)
     ways = [lambda: quantities_of(run, series, groups(run), ess=False), lambda: _of_states(run, states)]
     first, second = threads_module.fan_out(lambda way: way(), ways, threads)
     return _once(run, "series", lambda: first), _once(run, "units", lambda: second)
@@ -330,7 +331,7 @@ def _of_disagreement(run: Samples, way_out: str) -> str:
     if apart:
         worst = max(apart, key=lambda q: q.r_hat)
         place = next(k for k, q in enumerate(series) if q is worst)
-        columns = [one for _, _, one in _by_group(run, _series(run), groups(run))][place]
+        columns = [one for _, _, one in _by_group(run, _series(run, MOST_COMPARED), groups(run))][place]
         ess = diagnostics.ess_bulk(_ranked(columns))  # where chains are far from each other, it is that of all samples
         more = f" (and {len(apart) - 1} more)" if len(apart) > 1 else ""
         return (

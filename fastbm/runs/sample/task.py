@@ -22,7 +22,7 @@ from ...sampling.stopping import AGAIN, Grouped, Relaxation, Rule, check_after
 from ...sampling.tempering import Tempering
 from ...sampling.times import LOG
 from ..spec import Given, read_model
-from .pace import BLOCK_BYTES, BLOCK_SECONDS, SAMPLE_SECONDS, SWAP_SECONDS, Pace, SamplingTask, of_whole
+from .pace import BLOCK_BYTES, BLOCK_SECONDS, SAMPLE_SECONDS, SWAP_SECONDS, UNIT_SECONDS, Pace, SamplingTask, of_whole
 
 Rows = dict[str, np.ndarray]
 COLD = 0.6  # of an annealing schedule is over when states are first looked at for the best
@@ -47,7 +47,8 @@ class SampleTask(SamplingTask):
         overhead = SWAP_SECONDS / s.own.swap_every if isinstance(s.own, Tempering) else 0.0
         self._pace = Pace(self.chains.sweep_seconds + overhead)
         # to pack states and to compute their energies takes about as long as a sweep; observables may take any time
-        sample_seconds = BLOCK_SECONDS if s.observables else SAMPLE_SECONDS
+        least = SAMPLE_SECONDS + UNIT_SECONDS * subject.model.n_units * s.n_chains
+        sample_seconds = BLOCK_SECONDS if s.observables else least
         each = 1 if s.thin == LOG else int(s.thin)
         self._sample_pace = Pace(max((each + 1) * self._pace.seconds, sample_seconds))
 

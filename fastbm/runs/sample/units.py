@@ -20,8 +20,9 @@ from ...diagnostics.ranks import r_hat_of_codes
 from ...machine.machine import BoltzmannMachine
 from .samples import Samples
 
-MOST_BITS = 1 << 21  # that are looked at, pair by pair: a verdict is to take a small part of the time of a run
+MOST_BITS = 1 << 19  # that are looked at, pair by pair: a verdict is to take a small part of the time of a run
 FEWEST, MOST = 32, 1024  # states of each chain
+FEWEST_TOGETHER = 1024  # states of all chains, without which chance would hide much in few chains
 WORTH_THREADS = 1 << 18  # bytes of states, from which on counting is worth handing over
 GOLDEN = 0.3819660112501051  # of the units: the distances between the units of pairs
 
@@ -59,8 +60,9 @@ def spaced(run: Samples) -> np.ndarray:
     n_samples, n_chains = run._n_samples, run.config["sample"]["n_chains"]
     if not run.has_states or n_samples < 8:
         return np.empty((0, n_chains, 0), np.uint8)
-    wanted = int(np.clip(MOST_BITS // (2 * run._start.n_units * n_chains), FEWEST, MOST))
-    packed = run.read("samples/states", max(1, round(n_samples / wanted)))
+    fewest = max(FEWEST, FEWEST_TOGETHER // n_chains)
+    wanted = min(MOST, max(fewest, MOST_BITS // (2 * run._start.n_units * n_chains)))
+    packed = run._peek("samples/states", max(1, round(n_samples / wanted)))
     return packed[len(packed) % 2 :]
 
 

@@ -9,12 +9,14 @@ import numpy as np
 
 from ...kernels.patterns import WORDS
 from ...kernels.unlike import DIGIT, EDGES, FEW_DIGITS, LOOKS_UP, MANY_DIGITS, SOME_DIGITS, room_of_sums, sum_unlike
+from ...kernels.words import SHORT
 from ...machine.couplings import Couplings
 
 ENERGY_ERROR = 1e-9  # of sum |W| + sum |b|: the most that an energy may be off
 FLOAT_BITS = 53  # of a float64
 SMALL = 1 << 12  # units of machines whose numbers are kept, which short runs would wait for
-FEWEST = 12  # units, up to which the energies of all states stay in the first cache
+SIZES = 6, 5  # units of a group: of two or four, and of more, so that sums of their pairs stay in the second cache
+EDGES_OF_A_PAIR = 200 if LOOKS_UP else 4  # that are summed in the time of looking a pair up
 MANY = 1 << 13  # edges, whose sums are rounded in float64 to about as much as numbers of fewer digits
 
 
@@ -100,18 +102,30 @@ class EdgeNumbers:
         return None if self._n_digits == FEW_DIGITS else True
 
     @cached_property
-    def table(self) -> np.ndarray | None:
-        """Energies without offset of all states of few units, unit 0 in the lowest bit; None where they are more."""
-        n, side = self._n_units, 32 * WORDS
-        if n > FEWEST:
+    def pairs(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """Sums of numbers within pairs of groups of units; None where they are not sooner looked up than summed.
+
+        Where both groups of each pair begin, (n_pairs, 2) int64, and the sums (n_pairs, 2^k, 2^k) by states of its
+        second and its first group, of k units; those within a group are part of the first pair that it is in.
+        """
+        n = self._n_units
+        size = SIZES[0] if n <= 2 * SIZES[0] else -(-n // 4) if n <= 4 * SIZES[0] else SIZES[1]
+        n_groups = max(2, -(-n // size))
+        first, second = np.triu_indices(n_groups, 1)
+        if n > SHORT or len(self._edges) < EDGES_OF_A_PAIR * (len(first) - 1):
             return None
-        states = np.arange(max(side, 1 << n), dtype=np.uint16)
-        bits = np.packbits(states >> np.arange(n, dtype=np.uint16)[:, None] & 1, axis=1, bitorder="little")
-        ups = np.zeros((len(states) // side, n + 1, WORDS), np.uint32)
-        ups[:, :n] = bits.view("<u4").reshape(n, -1, WORDS).swapaxes(0, 1)
-        sums = np.empty((len(ups), side))
-        self.sum(ups, sums)
-        return self.energies_of(sums).ravel()[: 1 << n]
+        whole = np.zeros((n_groups * size + 1,) * 2, np.int64)
+        ends = np.where(self._edges < n, self._edges, n_groups * size).T
+        np.add.at(whole, tuple(ends), self._numbers.astype(np.int64))
+        up = np.arange(1 << size)[:, None] >> np.arange(size) & 1
+        of_groups = whole[:-1, :-1].reshape(n_groups, size, n_groups, size).swapaxes(1, 2)
+        within = of_groups[range(n_groups), range(n_groups)]
+        biases = whole[:-1, -1].reshape(n_groups, size)
+        own = _unlike(up, within, up).diagonal(axis1=1, axis2=2) + biases @ up.T
+        sums = _unlike(up, of_groups[first, second], up)
+        sums[: n_groups - 1] += own[1:, :, None]  # the first group stands before all others
+        sums[0] += own[0]
+        return size * np.stack([first, second], axis=1), sums.astype(np.float64)
 
     def energies(self, up: np.ndarray) -> np.ndarray:
         """Return energies without offset of the chains of a block."""
@@ -148,6 +162,13 @@ class EdgeNumbers:
                 "machine or its compiled kernels are damaged. What was committed before is sound; resume the run "
                 "elsewhere."
             )
+
+
+def _unlike(first: np.ndarray, numbers: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Return sums of numbers (n, i, j) where units i and j are unlike, (n, states of second, states of first)."""
+    left, both = numbers.sum(axis=2) @ first.T, second @ numbers.swapaxes(1, 2) @ first.T
+    sums: np.ndarray = left[:, None, :] + (numbers.sum(axis=1) @ second.T)[:, :, None] - 2 * both
+    return sums
 
 
 def numbers_of(couplings: Couplings, bias: np.ndarray, *, binary: bool) -> EdgeNumbers:

@@ -209,7 +209,7 @@ class SparseChains(TemperingChains):
             n_states = max(1, TOGETHER // (16 * self.n_units))
             room = room_of_states(n_states, self.n_units, numbers.room(n_states))
             about = *visits, block.start, block.stop
-            self._flips[k] += of.record_lanes(up, chains, about, self._hold, edges, numbers.table, room, found)
+            self._flips[k] += of.record_lanes(up, chains, about, self._hold, edges, numbers.pairs, room, found)
             return
         own = self.lanes.part(k, energies)
         if not self._one_by_one:

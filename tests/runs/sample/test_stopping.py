@@ -211,7 +211,7 @@ def test_a_resumed_run_tells_too_and_a_finished_one_is_left_alone(tmp_path: Path
 def test_long_series_are_thinned_for_the_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
     run = bm.sample(SK, beta=0.3, n_chains=8, n_sweeps=2_000)
     whole = quantities(run)
-    monkeypatch.setattr("fastbm.runs.sample.convergence.MOST_NUMBERS", 4_000)
+    monkeypatch.setattr("fastbm.runs.sample.convergence.MOST_COMPARED", 3_000)
     thinned = quantities(run)
     assert whole != thinned
     assert abs(whole[0].r_hat - thinned[0].r_hat) < 0.02
