@@ -109,10 +109,12 @@ class EdgeNumbers:
         second and its first group, of k units; those within a group are part of the first pair that it is in.
         """
         n = self._n_units
+        if n > SHORT:
+            return None
         size = SIZES[0] if n <= 2 * SIZES[0] else -(-n // 4) if n <= 4 * SIZES[0] else SIZES[1]
         n_groups = max(2, -(-n // size))
         first, second = np.triu_indices(n_groups, 1)
-        if n > SHORT or len(self._edges) < EDGES_OF_A_PAIR * (len(first) - 1):
+        if len(self._edges) < EDGES_OF_A_PAIR * (len(first) - 1):
             return None
         whole = np.zeros((n_groups * size + 1,) * 2, np.int64)
         ends = np.where(self._edges < n, self._edges, n_groups * size).T
