@@ -19,10 +19,9 @@ from ..kernels.sampling.tempering import resample_systematic
 from ..machine.machine import BoltzmannMachine
 from ..sampling.chains import make_chains
 from ..sampling.engine.engine import Engine
-from ..sampling.population import choose_step
+from ..sampling.population import AT_ONCE, choose_step
 from .scout.product_path import LevelChains, ProductPath
 
-AT_ONCE = 16  # steps, for which random numbers are drawn together
 LONGEST_SECONDS = 0.1  # that threads go on with, about, after a stop
 
 

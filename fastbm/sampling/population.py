@@ -28,9 +28,10 @@ from .clamped import Conditioned
 from .settings import SampleSettings, SingleUnit, Updates
 
 HALVINGS = 32  # of a step that is known up to a factor of two
-SECANTS, CLOSE = 8, 1e-6  # of which the last moves a step by this part at most: the error left is about its square
-SURE = 1e-9  # part of a step, up to which sums of weights say for certain whether it is too large
+SECANTS, CLOSE = 8, 1e-9  # of which the last moves a step by this part at most: the error left is about its square
+SURE = 1e-12  # part of a step, up to which sums of weights say for certain whether it is too large
 TARGET_ESS = 0.9  # after each step of temperature, as a part of the population, unless given
+AT_ONCE = 16  # steps, for which random numbers are drawn together
 PARTS = 1000  # progress is told in parts of the way to the target
 
 
@@ -57,7 +58,8 @@ def measure_families(family: np.ndarray) -> Families:
     """Return the measures of a population whose replica r descends from number family[r] of the initial one."""
     sizes = np.bincount(family)
     parts = sizes[sizes > 0] / len(family)
-    return Families(len(parts), float(-(parts * np.log(parts)).sum()) + 0.0, float(len(family) * (parts**2).sum()))
+    entropy, square = -np.add.reduce(parts * np.log(parts)), np.add.reduce(parts * parts)
+    return Families(len(parts), float(entropy) + 0.0, float(len(family) * square))
 
 
 def choose_step(energies: np.ndarray, least: float, most: float, target_ess: float) -> float:
@@ -192,6 +194,7 @@ class Population(Adapter):
         self.beta, self._log_z, self._culled = 0.0, self.n_units * math.log(2.0), 0
         self._n_steps, self._left, self._started = 0, 0, False  # left: sweeps at this temperature
         self._energies: np.ndarray | None = None  # of the present states, where they are known
+        self._uniforms = -1, np.empty(0)  # the first step that they are of, and a row for each
 
     @property
     def log_z(self) -> float:
@@ -255,8 +258,10 @@ class Population(Adapter):
         step = choose_step(energies, least, most, self.target_ess)
         beta = self.target if step == most else max(self.beta + step, float(np.nextafter(self.beta, np.inf)))
         parents, edges = np.empty(self.n_chains, np.int64), np.array([0, self.n_chains])
-        uniform = rng.keyed(self._seed, rng.RESAMPLING, self._n_steps).random(1)
-        lowest, total = np.empty((2, 1))
+        first = self._n_steps - self._n_steps % AT_ONCE
+        if self._uniforms[0] != first:
+            self._uniforms = first, rng.uniforms(self._seed, rng.RESAMPLING, AT_ONCE, 1, first=first)
+        uniform, (lowest, total) = self._uniforms[1][self._n_steps - first], np.empty((2, 1))
         self._culled = int(resample_systematic(parents, energies, edges, step, uniform, lowest, total))
         self._log_z += math.log(total[0] / self.n_chains) - step * least
         self.family = self.family[parents]
@@ -271,13 +276,14 @@ class Population(Adapter):
         return self._energies
 
     def _report(self) -> dict[str, float]:
-        energies = self._known_energies()
-        families = measure_families(self.family)
+        energies, families = self._known_energies(), measure_families(self.family)
+        mean = float(np.add.reduce(energies)) / self.n_chains
+        apart = energies - mean
         return {
             "population/beta": self.beta,
             "population/log_z": self.log_z,
-            "population/energy": float(energies.mean()) + self._offset,
-            "population/energy_std": float(energies.std()),
+            "population/energy": mean + self._offset,
+            "population/energy_std": math.sqrt(float(np.add.reduce(apart * apart)) / self.n_chains),
             "population/family_entropy": families.entropy,
             "population/rho_t": families.rho_t,
             "population/n_families": families.n,
