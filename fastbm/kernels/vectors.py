@@ -54,7 +54,7 @@ def _tile(n_vectors: int) -> Any:
     ) -> Any:
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             _, fields, next_field, tables, words, next_word, n_words = args
-            code, kind = _Code(builder), _VECTOR if like.dtype == types.float32 else _WORDS
+            code, kind = Code(builder), _VECTOR if like.dtype == types.float32 else _WORDS
             add = builder.fadd if kind is _VECTOR else builder.add
             places = [
                 [code.at(fields, kind, (j, next_field), 64 * v) for v in range(n_vectors)] for j in range(COLUMNS)
@@ -99,7 +99,7 @@ def fill_tables_of_columns(
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         tables, weights, next_row, next_column, n_words, masks = args
-        code = _Code(builder)
+        code = Code(builder)
         shorts = [code.load(masks, _SHORT, None, 2 * k) for k in range(4)]
         has_row = [builder.bitcast(short, ir.VectorType(_BIT, 16)) for short in shorts]
         n_groups = builder.mul(n_words, ir.Constant(_ADDRESS, ROWS // 4))
@@ -120,7 +120,7 @@ def fill_tables_of_columns(
     return types.void(*[types.intp] * 6), generate
 
 
-class _Code:
+class Code:
     """Pieces of code."""
 
     def __init__(self, builder: Any) -> None:
@@ -134,6 +134,7 @@ class _Code:
         return self._builder.inttoptr(self._builder.add(start, ir.Constant(_ADDRESS, offset)), kind.as_pointer())
 
     def load(self, start: Any, kind: Any, steps: Any, offset: int) -> Any:
+        """Return the `kind` that is so many steps and bytes beyond an address."""
         return self._builder.load(self.at(start, kind, steps, offset), align=2 if kind is _SHORT else 4)
 
     def kept(self, place: Any, kind: Any = _VECTOR) -> Any:
@@ -178,7 +179,9 @@ def _plain_tile(kind: Any) -> Any:
     ) -> Any:  # fmt: skip
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             fields, next_field, weights, next_row, next_column, up, next_up, n_groups = args
-            nothing = ir.Constant(vector, ir.Undefined)
+            nothing, size_of_name = ir.Constant(vector, ir.Undefined), 8 * size
+            fuse_kind = ir.FunctionType(vector, [vector] * 3)
+            fuse = cgutils.get_or_insert_function(builder.module, fuse_kind, f"llvm.fmuladd.v16f{size_of_name}")
 
             def at(start: Any, times: Any, distance: Any, kind: Any) -> Any:
                 times = ir.Constant(_ADDRESS, times) if isinstance(times, int) else times
@@ -200,8 +203,8 @@ def _plain_tile(kind: Any) -> Any:
                     total = None
                     for row, bit in zip(rows, bits, strict=True):
                         weight = builder.load(at(column, row, next_row, kind), align=size)
-                        part = builder.fmul(everywhere(weight), bit)
-                        total = part if total is None else builder.fadd(total, part)
+                        whole = everywhere(weight)
+                        total = builder.fmul(whole, bit) if total is None else builder.call(fuse, [whole, bit, total])
                     builder.store(builder.fadd(builder.load(place), total), place)
             for j, place in enumerate(sums):
                 builder.store(builder.load(place), at(fields, j, next_field, vector), align=size)
@@ -216,107 +219,6 @@ add_plain_float32 = _plain_tile(_FLOAT)
 add_plain_float64 = _plain_tile(ir.DoubleType())
 
 
-def _picked(n_vectors: int) -> Any:
-    """Make a function that adds picked rows to a total of `n_vectors` vectors, which stays in registers.
-
-    Its arguments are addresses and distances in bytes: of the total; of the rows, and from row to row; of the numbers
-    (int32) of those that are picked; and how many these are.
-    """
-
-    @intrinsic
-    def add_rows(typing: Any, total: Any, rows: Any, next_row: Any, places: Any, n_places: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            total, rows, next_row, places, n_places = args
-            code = _Code(builder)
-            targets = [code.at(total, _VECTOR, None, 64 * v) for v in range(n_vectors)]
-            sums = [code.kept(target) for target in targets]
-            with cgutils.for_range(builder, n_places) as loop:
-                place = builder.sext(code.load(places, _INDEX, (loop.index, 4), 0), _ADDRESS)
-                for v, register in enumerate(sums):
-                    row = code.load(rows, _VECTOR, (place, next_row), 64 * v)
-                    builder.store(builder.fadd(builder.load(register), row), register)
-            for register, target in zip(sums, targets, strict=True):
-                builder.store(builder.load(register), target, align=4)
-            return context.get_dummy_value()
-
-        return types.void(*[types.intp] * 5), generate
-
-    return add_rows
-
-
-@intrinsic
-def list_places(typing: Any, places: Any, word: Any, first: Any) -> Any:
-    """Write at an address, as int32, where the bits of a word of 16 are set, counted from `first`; return how many are.
-
-    It may write to all of 16 places.
-    """
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        places, word, first = args
-        code, short = _Code(builder), builder.trunc(word, _SHORT)
-        counted = ir.Constant(_WORDS, list(range(16)))
-        numbers = builder.add(code.everywhere(builder.trunc(first, _INDEX), _WORDS), counted)
-        kind = ir.FunctionType(_WORDS, [_WORDS, _WORDS, ir.VectorType(_BIT, 16)])
-        compress = cgutils.get_or_insert_function(builder.module, kind, "llvm.x86.avx512.mask.compress.v16i32")
-        mask = builder.bitcast(short, ir.VectorType(_BIT, 16))
-        found = builder.call(compress, [numbers, numbers, mask])
-        builder.store(found, code.at(places, _WORDS, None, 0), align=4)
-        return builder.ctpop(builder.zext(short, _ADDRESS))
-
-    return types.intp(types.intp, types.intp, types.intp), generate
-
-
-@intrinsic
-def turn_square(typing: Any, target: Any, source: Any, next_source: Any, n: Any) -> Any:
-    """Write, for each of 32 units, a word (uint16) of n <= 16 lanes, given words (uint32) of 32 units of each lane.
-
-    All are addresses, but for the distance in bytes from lane to lane, and n. Bits beyond n are 0.
-    """
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        target, source, next_source, n = args
-        code, words = _Code(builder), _NO_WORDS
-        for k in range(16):
-            lane = ir.Constant(_ADDRESS, k)
-            lane = builder.select(builder.icmp_signed("<", lane, n), lane, ir.Constant(_ADDRESS, 0))
-            words = builder.insert_element(
-                words, code.load(source, _INDEX, (lane, next_source), 0), ir.Constant(_INDEX, k)
-            )
-        known = builder.sub(builder.shl(ir.Constant(_ADDRESS, 1), n), ir.Constant(_ADDRESS, 1))
-        known = builder.bitcast(builder.trunc(known, _SHORT), ir.VectorType(_BIT, 16))
-        words = builder.select(known, words, _NO_WORDS)
-        for k in range(ROWS):
-            bits = builder.and_(words, ir.Constant(_WORDS, [1 << k] * 16))
-            short = builder.bitcast(builder.icmp_unsigned("!=", bits, _NO_WORDS), _SHORT)
-            builder.store(short, code.at(target, _SHORT, None, 2 * k), align=2)
-        return context.get_dummy_value()
-
-    return types.void(*[types.intp] * 4), generate
-
-
-@intrinsic
-def transpose_square(typing: Any, like: Any, target: Any, next_target: Any, source: Any, next_source: Any) -> Any:
-    """Write the transpose of 16 x 16 numbers; addresses, and distances in bytes from row to row.
-
-    `like` is an array of such numbers, of which only the type is looked at. Rows i and i + 8 are interleaved to rows
-    2 i and 2 i + 1, four times.
-    """
-    kind = ir.VectorType(ir.IntType(like.dtype.bitwidth), 16)
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        _, target, next_target, source, next_source = args
-        code = _Code(builder)
-        rows = [code.load(source, kind, (k, next_source), 0) for k in range(16)]
-        halves = [ir.Constant(_WORDS, [first + k // 2 + 16 * (k % 2) for k in range(16)]) for first in (0, 8)]
-        for _ in range(4):
-            rows = [builder.shuffle_vector(rows[k // 2], rows[k // 2 + 8], halves[k % 2]) for k in range(16)]
-        for k, row in enumerate(rows):
-            builder.store(row, code.at(target, kind, (k, next_target), 0), align=4)
-        return context.get_dummy_value()
-
-    return types.void(like, *[types.intp] * 4), generate
-
-
 FACTORS = 32  # products side by side
 
 
@@ -329,7 +231,7 @@ def multiply_factors(typing: Any, product: Any, own: Any, terms: Any, rises: Any
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         product, own, terms, rises, others, n = args
-        code, number = _Code(builder), ir.DoubleType()
+        code, number = Code(builder), ir.DoubleType()
         kind = ir.VectorType(number, 8)
         places = [code.at(product, kind, None, 64 * v) for v in range(FACTORS // 8)]
         registers = [cgutils.alloca_once_value(builder, builder.load(place, align=8)) for place in places]
@@ -349,11 +251,6 @@ def multiply_factors(typing: Any, product: Any, own: Any, terms: Any, rises: Any
     return types.void(*[types.intp] * 6), generate
 
 
-PICKED, PICKED_WIDE = 64, 128  # columns; the wide ones fill more registers than processors without look-ups have
-add_picked = _picked(PICKED // 16)
-add_picked_wide = _picked(PICKED_WIDE // 16)
-
-
 def _edges(conjunction: bool) -> Any:
     """Make a function that adds numbers to 128 chains in the bits of words, where two units are both up or unlike.
 
@@ -366,7 +263,7 @@ def _edges(conjunction: bool) -> Any:
     def add_edges(typing: Any, up: Any, energies: Any, edges: Any, numbers: Any, n_edges: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             up, energies, edges, numbers, n_edges = args
-            code = _Code(builder)
+            code = Code(builder)
             places = [code.at(energies, sums, None, 256 * w) for w in range(n_words)]
             totals = [cgutils.alloca_once_value(builder, builder.load(place, align=8)) for place in places]
             spread = ir.Constant(ir.VectorType(_INDEX, 32), [0] * 32)

@@ -11,18 +11,9 @@ from ..arrays import copy_row
 from ..bits import add_plainly, add_with_rows, room_of_rows
 from ..functions import count_bits, exp_float32
 from ..jit import apart_borrowing, borrowing
+from ..picked import PICKED, PICKED_WIDE, add_picked, add_picked_wide, list_places, transpose_square, turn_square
 from ..random import draw_bits, logit_of_bits
-from ..vectors import (
-    PICKED,
-    PICKED_WIDE,
-    TILED,
-    add_picked,
-    add_picked_wide,
-    has_look_up,
-    list_places,
-    transpose_square,
-    turn_square,
-)
+from ..vectors import TILED, has_look_up
 
 WORD, VECTOR = 32, 16  # units a word; lanes a word of turned bits, which are a thread's at the least
 LOOK_UP = has_look_up()
@@ -74,7 +65,7 @@ def room_of_hidden(n_words: int, width: int) -> tuple[int, ...]:
     return room_of_rows(n_words) if LOOK_UP else (WORD * n_words, width)
 
 
-if LOOK_UP:
+if TILED:
 
     @borrowing
     def list_bits(places, n, word, first):
