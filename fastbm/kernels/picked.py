@@ -1,4 +1,4 @@
-"""Vector code for rows that bits pick: where bits are set, sums of such rows, and squares that are turned.
+"""Vector code for rows that bits pick: where bits are set, sums of such rows, and bits that are turned.
 
 All are addresses, distances in bytes, and numbers of things.
 """
@@ -110,43 +110,3 @@ def turn_square(typing: Any, target: Any, source: Any, next_source: Any, n: Any)
         return context.get_dummy_value()
 
     return types.void(*[types.intp] * 4), generate
-
-
-@intrinsic
-def transpose_square(typing: Any, like: Any, target: Any, next_target: Any, source: Any, next_source: Any) -> Any:
-    """Write the transpose of 16 x 16 numbers; addresses, and distances in bytes from row to row.
-
-    `like` is an array of such numbers, of which only the type is looked at. Rows i and i + n / 2 of n are interleaved
-    to rows 2 i and 2 i + 1, again and again; or where registers hold 8 numbers, rows i and i + k exchange every second
-    k numbers, for k of 4, 2 and 1.
-    """
-    number, whole = ir.IntType(like.dtype.bitwidth), has_look_up()
-    side = 16 if whole else 8
-
-    def interleaved(builder: Any, rows: list[Any]) -> list[Any]:
-        halves = [ir.Constant(_WORDS, [first + k // 2 + 16 * (k % 2) for k in range(16)]) for first in (0, 8)]
-        for _ in range(4):
-            rows = [builder.shuffle_vector(rows[k // 2], rows[k // 2 + 8], halves[k % 2]) for k in range(16)]
-        return rows
-
-    def exchanged(builder: Any, rows: list[Any]) -> list[Any]:
-        few = ir.VectorType(_INDEX, 8)
-        for k in (4, 2, 1):
-            low = ir.Constant(few, [8 + c - k if c & k else c for c in range(8)])
-            high = ir.Constant(few, [8 + c if c & k else c + k for c in range(8)])
-            pairs = [(rows[i & ~k], rows[i | k]) for i in range(8)]
-            rows = [builder.shuffle_vector(*pair, high if i & k else low) for i, pair in enumerate(pairs)]
-        return rows
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        _, target, next_target, source, next_source = args
-        code, kind = Code(builder), ir.VectorType(number, side)
-        for first in range(0, 16, side):
-            for column in range(0, 16, side):
-                at = 4 * column
-                rows = [code.load(source, kind, (first + k, next_source), at) for k in range(side)]
-                for k, row in enumerate(interleaved(builder, rows) if whole else exchanged(builder, rows)):
-                    builder.store(row, code.at(target, kind, (column + k, next_target), 4 * first), align=4)
-        return context.get_dummy_value()
-
-    return types.void(like, *[types.intp] * 4), generate

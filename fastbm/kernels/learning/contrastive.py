@@ -11,9 +11,9 @@ from ..arrays import copy_row
 from ..bits import add_plainly, add_with_rows, room_of_rows
 from ..functions import count_bits, exp_float32
 from ..jit import apart_borrowing, borrowing
-from ..picked import PICKED, PICKED_WIDE, add_picked, add_picked_wide, list_places, transpose_square, turn_square
+from ..picked import PICKED, PICKED_WIDE, add_picked, add_picked_wide, list_places, turn_square
 from ..random import draw_bits, logit_of_bits
-from ..vectors import TILED, has_look_up
+from ..vectors import TILED, has_look_up, transpose_square
 
 WORD, VECTOR = 32, 16  # units a word; lanes a word of turned bits, which are a thread's at the least
 LOOK_UP = has_look_up()

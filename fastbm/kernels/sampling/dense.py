@@ -36,8 +36,7 @@ from ..bit_vectors import (
 )
 from ..functions import count_bits
 from ..jit import apart_borrowing, borrowing, inlined
-from ..picked import transpose_square
-from ..vectors import TILED, has_look_up
+from ..vectors import TILED, has_look_up, transpose_square
 from .limits import ROWS, gibbs_limits, metropolis_limits
 
 COLUMNS = 64  # and attempts in a block: rows and fields are padded to multiples
