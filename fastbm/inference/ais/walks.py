@@ -8,7 +8,7 @@ import numpy as np
 
 from ..._base import checks
 from ...machine.machine import BoltzmannMachine
-from ..scout.marginal import has_marginal
+from ..scout.marginal import has_marginal, sides_of
 from .walk import Walk
 from .walk_layers import LayersWalk
 from .walk_marginal import MarginalWalk
@@ -36,3 +36,11 @@ def make_walk(
     """Return chains that walk between the product model with log-odds `base` and the machine."""
     kind = WALKS.get(walk, UnitsWalk)
     return kind(model, beta, base, streams, threads)
+
+
+def weighed_units(model: BoltzmannMachine, walk: str) -> np.ndarray:
+    """Return the units that weights depend on; the others are summed out."""
+    if not walk:
+        return np.arange(model.n_units)
+    sides = sides_of(model)
+    return min(sides, key=len) if walk == "marginal" else sides[0]
