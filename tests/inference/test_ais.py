@@ -252,6 +252,16 @@ def test_walks_that_are_all_alike_have_an_error_bar(method: str, units: str) -> 
         assert abs(found.log_z - bm.infer(pulled, "exact").log_z) < 4 * found.log_z_error < 0.3
 
 
+@pytest.mark.parametrize("walk", ["blocks", "marginal"])
+def test_rounding_of_layers_has_an_error_bar(walk: str) -> None:
+    block, bias = np.random.default_rng(1).normal(scale=1e-4, size=(6, 7)), np.arange(13.0) % 4 - 1
+    for beta in (0.0, 1.0, 30.0):
+        model = bm.BoltzmannMachine([block], bias)
+        found = calm(bm.infer, model, "ais", beta=beta, n_chains=16, n_betas=20, start="biases", walk=walk)
+        off = abs(found.log_z - bm.infer(model, "exact", beta=beta).log_z)
+        assert off < 4 * found.log_z_error < 1e-2
+
+
 def test_weights_that_underflow_have_an_error_too() -> None:
     assert math.isfinite(average(np.array([0.0, -744.0, -800.0, -900.0])).error)
 

@@ -14,7 +14,7 @@ from ..scout.bases import unseen_starts
 from ..scout.marginal import PAIR_SECONDS, n_pairs
 from ..scout.scout import SCOUT_PART, Scout, attempt_seconds, scout
 from .path import draw_starts
-from .walks import weighed_units
+from .walks import rounding, weighed_units
 from .way import Way
 from .weights import Average, average
 
@@ -72,10 +72,10 @@ class Job:
         return log_w, starts.converged, facts | starts.detail
 
     def average(self, log_w: np.ndarray) -> Average:
-        """Average the weights of walks, and allow for states that none of them met."""
+        """Average the weights of walks, and allow for states that none of them met, and for rounding."""
         step, units = float(np.diff(self.path).max()), weighed_units(self.model, self.walk)
-        least = unseen_starts(self.model, self.beta, self.base, len(log_w), step, units)
-        return average(log_w, least=least)
+        missed = unseen_starts(self.model, self.beta, self.base, len(log_w), step, units)
+        return average(log_w, floors={"unseen": missed, "rounding": rounding(self.model, self.beta, self.walk)})
 
     def witness_down(self) -> Average | None:
         """Return the average of 1 / w over fewer walks down, from states of the scout; None where it has none."""

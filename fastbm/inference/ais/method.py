@@ -150,8 +150,8 @@ class AIS(_Paths):
     `log_z` and `log_z_error` in nats; `ess` of the final weights. `exp(log_z)` is unbiased, so `log_z` is low on
     average. The error is the largest of those in `detail["log_z_errors"]`: by the delta method, where the weights
     are uneven (ess below 0.7 of their number) by the bootstrap and from a log-normal tail, and what states that no
-    walk has met may add. `converged` is True only if walks down from other states agree; ``detail["witness"]`` tells
-    what was seen.
+    walk has met, and rounding, may add. `converged` is True only if walks down from other states agree;
+    ``detail["witness"]`` tells what was seen.
 
     Costs a sweep of all chains for each temperature; the weights cost next to nothing. Even weights are no sign of a
     right answer: chains that all end in one valley agree on its part of Z.

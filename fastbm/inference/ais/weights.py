@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,12 +37,12 @@ class Average(NamedTuple):
         return self.error is not None and self.ess >= min(HEALTHY_ESS, ALIKE * len(self.weights))
 
 
-def average(log_w: np.ndarray, *, tail: bool = True, least: float = 0.0) -> Average:
+def average(log_w: np.ndarray, *, tail: bool = True, floors: Mapping[str, float] | None = None) -> Average:
     """Average exp(log_w).
 
     The error is that of the delta method, std(w) / (sqrt(n) mean(w)). Where the weights are uneven it is the largest of
-    this, of the bootstrap and, unless they are known to have none, of a log-normal `tail`. It is at `least` what
-    walks that were not seen may add.
+    this, of the bootstrap and, unless they are known to have none, of a log-normal `tail`, and of
+    `floors`, errors that no spread of the weights shows.
     """
     top, n = float(log_w.max()), len(log_w)
     w = np.exp(log_w - top)
@@ -52,8 +53,8 @@ def average(log_w: np.ndarray, *, tail: bool = True, least: float = 0.0) -> Aver
         errors["bootstrap"] = _bootstrap_error(w)
         if tail:
             errors["log-normal"] = _log_normal_error(log_w)
-    if errors and least:
-        errors["unseen"] = least
+    if errors and floors:
+        errors |= {name: error for name, error in floors.items() if error}
     return Average(top + math.log(total / n), max(errors.values(), default=None), ess, w / total, errors)
 
 
