@@ -23,17 +23,19 @@ from .._base.options import Least, options
 from .._base.threads import fan_out, single_threaded_blas
 from ..machine.machine import BoltzmannMachine
 from ..sampling.unseen import rarely
+from ..sampling.valleys import has_one_valley, is_even
 from .ais.weights import Average, average
 from .estimator import Estimator, Knob
 from .result import Inference, check_pairs, moments_of
 from .scout.marginal import Marginal, has_marginal
 from .scout.marginal_tempering import temper
-from .scout.scout import BURN_IN, LADDERS, LEVELS, mean_field_bound, visible_biases
+from .scout.scout import BURN_IN, LADDERS, LEVELS, mean_field_bound, mirror, visible_biases
 from .verdict import apart
 
 RATES = (0.02, 0.1, 0.25)
 N_SWEEPS = 250  # rounds of the tempering, unless told
 LEAST_ESS = 100.0
+ENOUGH_ROUNDS = 100  # for replicas of ladders that nothing blocks to go round some times; one takes 80 at least
 BARS = 3.0  # by which a ladder may differ from all
 FAINT = 1e-12  # weights below this part of the largest are left out of the averages
 TABLE = 1 << 17  # distances of draws and states that are held at once: they stay in the cache
@@ -126,8 +128,9 @@ class ImportanceSampling(Estimator):
 
     Notes
     -----
-    `converged` where at least 100 draws carry the average and every ladder alone agrees with all. Best for up to
-    about 25 units in the smaller side; beyond 100 the mixture is too wide.
+    `converged` where at least 100 draws carry the average and every ladder alone agrees with all; None where no
+    replica of the tempering went round its ladder in 100 rounds or more. Best for up to about 25 units in the
+    smaller side; beyond 100 the mixture is too wide.
     """
 
     name: ClassVar[str] = "importance-sampling"
@@ -139,16 +142,7 @@ class ImportanceSampling(Estimator):
 
     def run(self, model: BoltzmannMachine, *, beta: float, moments: bool, seed: int, threads: int) -> Inference:
         """Infer log Z and moments; moments are in the machine's units."""
-        if not has_marginal(model):
-            if not np.any(np.diff(model.couplings.csr()[0])):
-                raise ValueError(
-                    "importance-sampling sums out one side of a layered machine; here no two free units are coupled, "
-                    'and log Z is a sum over units. Use "mean-field", which is exact then, or "exact".'
-                )
-            raise ValueError(
-                "importance-sampling sums out one side of a layered machine; this one has no layers, or too many "
-                'couplings for one matrix. Use "tempering" or "ais".'
-            )
+        _refuse_without_sides(model)
         if moments:
             check_pairs(model.n_units)
         side = Marginal.of(model, beta)
@@ -157,6 +151,8 @@ class ImportanceSampling(Estimator):
                 side, visible_biases(model, beta), np.linspace(0.0, 1.0, LEVELS), n_ladders=LADDERS, n_rounds=rounds,
                 burn_in=int(BURN_IN * rounds), seed=rng.derive(seed, attempt), threads=threads,
             )  # fmt: skip
+            if is_even(model, beta):
+                mirror(visited.up)
             found = mix(side, visited.up, self.n_samples, rng.derive(seed, attempt), threads)
             if not found.doubt:
                 break
@@ -169,6 +165,10 @@ class ImportanceSampling(Estimator):
                 f"importance-sampling: {doubt}; its error bar is not to be trusted. Raise n_sweeps, or, beyond some "
                 'tens of units in the smaller side, use "ais" with walk="marginal".'
             )
+        unsure = ""
+        blocked = rounds >= ENOUGH_ROUNDS and not visited.round_trips.any()
+        if not doubt and blocked and not has_one_valley(model, beta):
+            unsure = "no replica went round a ladder, so that valleys may be missing: raise n_sweeps"
         detail = {
             "n_states": len(np.unique(visited.up.reshape(-1, visited.up.shape[2]), axis=0)),
             "n_sweeps": rounds,
@@ -176,16 +176,32 @@ class ImportanceSampling(Estimator):
             "log_z of ladders": np.array([one.log_mean for one in found.each]),
             "log_z_errors": found.all.errors,
         }
+        if doubt or unsure:
+            detail["doubt"] = doubt or unsure
         return Inference(
             "importance-sampling",
             log_z=found.all.log_mean,
             log_z_error=found.all.error,
             **averages(model, beta, side, found, moments, threads),
-            converged=not doubt,
+            converged=None if unsure else not doubt,
             n_samples=len(found.log_w),
             ess=found.all.ess,
             detail=detail,
         )
+
+
+def _refuse_without_sides(model: BoltzmannMachine) -> None:
+    if has_marginal(model):
+        return
+    if not np.any(np.diff(model.couplings.csr()[0])):
+        raise ValueError(
+            "importance-sampling sums out one side of a layered machine; here no two free units are coupled, "
+            'and log Z is a sum over units. Use "mean-field", which is exact then, or "exact".'
+        )
+    raise ValueError(
+        "importance-sampling sums out one side of a layered machine; this one has no layers, or too many "
+        'couplings for one matrix. Use "tempering" or "ais".'
+    )
 
 
 def averages(

@@ -137,7 +137,7 @@ def log_likelihood(
     beta, n_threads = checks.real("beta", beta, least=0.0), threads_module.resolve(threads)
     rows, seed = _rows(model, data), rng.resolve(seed)
     refuse_beyond_range(model, beta)
-    make_estimator(clamped, {})
+    make_estimator(clamped, {}, "clamped")
     log_z = method
     if isinstance(log_z, Inference):
         if options:
@@ -189,7 +189,7 @@ def pseudo_likelihood(
     ValueError
         If hidden units are coupled to one another.
     """
-    beta = checks.real("beta", beta, least=0.0)
+    beta, n_threads = checks.real("beta", beta, least=0.0), threads_module.resolve(threads)
     rows = _rows(model, data)
     refuse_beyond_range(model, beta)
     if np.isnan(rows).any():
@@ -204,7 +204,7 @@ def pseudo_likelihood(
         return log_conditionals(model, rows[first : first + ROWS], units, beta).sum(axis=1)
 
     seconds = rows.size * (ENTRY_SECONDS + PAIR_SECONDS * model.n_units)
-    n_threads = threads_module.resolve(threads) if seconds >= WORTH_A_THREAD else 1
+    n_threads = n_threads if seconds >= WORTH_A_THREAD else 1
     with threads_module.single_threaded_blas():
         each = np.concatenate(fan_out(one, range(0, len(rows), ROWS), n_threads))
     return LogLikelihood("pseudo-likelihood", each, float(each.mean()), 0.0, _spread(each))
@@ -241,7 +241,8 @@ def _rows(model: BoltzmannMachine, data: Any) -> np.ndarray:
     array = found.data if isinstance(found, np.ma.MaskedArray) else checks.any_array("data", found)
     if array.dtype.kind == "f":
         missing = missing | np.isnan(array)
-    up = model.check_states(np.where(missing, model.convention.lo, array), argument="data", n_units=model.n_visible)
+    known = np.where(missing, model.convention.lo, array) if np.any(missing) else array
+    up = model.check_states(known, argument="data", n_units=model.n_visible)
     if up.ndim != 2 or not len(up):
         raise ValueError(f"data must have shape (n_rows, {model.n_visible}), n_rows at least 1; got {up.shape}.")
     return np.where(missing, np.nan, model.convention.values(up, np.float64))

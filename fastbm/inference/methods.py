@@ -44,17 +44,17 @@ METHODS: dict[str, type[Estimator]] = {
 }  # fmt: skip
 
 
-def make_estimator(method: Any, options: Mapping[str, Any]) -> Estimator:
-    """Return the method that a name and its options, or an object, stand for.
+def make_estimator(method: Any, options: Mapping[str, Any], argument: str = "method") -> Estimator:
+    """Return the method that a name and its options, or an object, stand for; `argument` names it in errors.
 
     Raises
     ------
     TypeError, ValueError
         For a method or option that is unknown, naming the nearest, and for options that would do nothing.
     """
-    if method == "auto":
+    if isinstance(method, str) and method == "auto":
         raise ValueError("auto chooses a method for infer alone; name one here.")
-    cls: Any = pick("method", method, METHODS, options)
+    cls: Any = pick(argument, method, METHODS, options)
     if isinstance(cls, Estimator):
         return cls
     for name in options:

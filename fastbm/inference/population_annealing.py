@@ -24,6 +24,7 @@ from ..sampling.population import PARTS, TARGET_ESS, part_of_population
 from ..sampling.unseen import rarely, unseen
 from .estimator import Examined, Knob, refuse_beside_betas
 from .result import Inference, check_pairs, moments_of
+from .scout.bases import unseen_starts
 from .scout.product_path import find_path
 from .subpopulations import BasedPopulations, Subpopulations
 from .temperatures import KEY, curves, means_fit, spread_error
@@ -107,7 +108,11 @@ class PopulationAnnealing(Examined):
             populations = BasedPopulations(path, self.n_chains, self.n_populations, seed=seed, threads=threads)
             levels = _anneal(populations, 1.0, None, part, self.n_sweeps, False)
         rows = populations.engine.together(lambda: list(levels), self.n_sweeps)
-        found = _result(model, beta, populations, rows, moments, "uniform" if path is None else path.name)
+        start, missed = "uniform", 0.0
+        if path is not None:
+            start = path.name
+            missed = unseen_starts(model, beta, path.base, self.n_chains, 1.0, np.arange(model.n_units))
+        found = _result(model, beta, populations, rows, moments, start, missed)
         return judged(found, _judge(found, populations), 'Raise n_chains or n_sweeps, or use "tempering"')
 
 
@@ -168,7 +173,9 @@ def _result(
     rows: list[dict[str, Any]],
     moments: bool,
     start: str,
+    floor: float,
 ) -> Inference:
+    """Put the result together; `floor` is an error of log Z that populations which are all alike do not show."""
     n_levels = len(rows)
     if start != "uniform":  # levels before the last are no temperatures
         rows = [rows[-1] | {"beta": beta}]
@@ -194,6 +201,7 @@ def _result(
         n * w * (square - second) - 2.0 * mean * energy_terms,
         missed,
         spread_error,
+        floor,
     )
     if rows[-1]["up"] is not None:
         up = np.stack([row["up"] for row in rows], axis=1)

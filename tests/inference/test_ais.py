@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -234,6 +235,35 @@ def test_one_unit_and_no_couplings() -> None:
         for method in ("ais", "reverse-ais"):
             found = bm.infer(model, method, n_chains=32, n_betas=3, start="mean-field")
             assert found.log_z == pytest.approx(bm.infer(model, "exact").log_z, abs=1e-9)  # in steps of 2^-30
+
+
+@pytest.mark.parametrize("method", ["ais", "reverse-ais"])
+@pytest.mark.parametrize("units", UNITS)
+def test_walks_that_are_all_alike_have_an_error_bar(method: str, units: str) -> None:
+    """Units that their own biases hold the base holds too; of others that stand still few walks begin elsewhere."""
+    weights, signs = 40.0 * (np.eye(4, k=1) + np.eye(4, k=-1)), np.array([1, -1, 1, 1])
+    held, pulled = (bm.BoltzmannMachine(weights, bias).to_units(units) for bias in (200.0 * signs, [200.0, 0, 0, 0]))
+    for start, seed in itertools.product(("mean-field", "tempering"), range(6)):
+        few: dict[str, Any] = {"n_chains": 32, "n_betas": 2, "start": start, "seed": seed}
+        found = calm(bm.infer, held, method, **few)
+        assert found.log_z == pytest.approx(bm.infer(held, "exact").log_z, abs=1e-6)
+        assert 0.0 < found.log_z_error < 1e-5
+        found = calm(bm.infer, pulled, method, **few)
+        assert abs(found.log_z - bm.infer(pulled, "exact").log_z) < 4 * found.log_z_error < 0.3
+
+
+@pytest.mark.parametrize("walk", ["blocks", "marginal"])
+def test_rounding_of_layers_has_an_error_bar(walk: str) -> None:
+    block, bias = np.random.default_rng(1).normal(scale=1e-4, size=(6, 7)), np.arange(13.0) % 4 - 1
+    for beta in (0.0, 1.0, 30.0):
+        model = bm.BoltzmannMachine([block], bias)
+        found = calm(bm.infer, model, "ais", beta=beta, n_chains=16, n_betas=20, start="biases", walk=walk)
+        off = abs(found.log_z - bm.infer(model, "exact", beta=beta).log_z)
+        assert off < 4 * found.log_z_error < 1e-2
+
+
+def test_weights_that_underflow_have_an_error_too() -> None:
+    assert math.isfinite(average(np.array([0.0, -744.0, -800.0, -900.0])).error)
 
 
 def test_a_tail_that_few_weights_see_widens_the_error() -> None:

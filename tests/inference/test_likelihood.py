@@ -150,6 +150,9 @@ def test_printed() -> None:
         (TypeError, "model must be a BoltzmannMachine", lambda m, r: bm.log_likelihood(3, r)),
         (ValueError, "data must have a last axis of 4", lambda m, r: bm.log_likelihood(m, r[:, 1:])),
         (ValueError, "data", lambda m, r: bm.log_likelihood(m, r + 0.5)),
+        (TypeError, "data must be numbers, -1 or 1", lambda m, r: bm.log_likelihood(m, r.astype(str))),
+        (TypeError, "clamped must be", lambda m, r: bm.log_likelihood(m, r, clamped=scipy.sparse.csr_array(np.eye(2)))),
+        (TypeError, "threads must be a whole number", lambda m, r: bm.pseudo_likelihood(m, r, threads="all")),
         (ValueError, r"data must have shape \(n_rows, 4\)", lambda m, r: bm.log_likelihood(m, r[0])),
         (ValueError, "n_rows at least 1", lambda m, r: bm.log_likelihood(m, r[:0])),
         (ValueError, "'gibbs' does not", lambda m, r: calm(bm.log_likelihood, m, r, "gibbs", n_sweeps=20)),
@@ -185,7 +188,7 @@ def test_a_finished_result_must_be_of_this_machine_at_this_beta(tmp_path: Any) -
     held = bm.infer(model, "exact", beta=0.7, clamp=([0], rows[0, :1]))
     with pytest.raises(ValueError, match="with units clamped"):
         bm.log_likelihood(model, rows, held, beta=0.7)
-    with pytest.raises(ValueError, match=r"method must be one of .*; got 'nonsense'"):
+    with pytest.raises(ValueError, match=r"clamped must be one of .*; got 'nonsense'"):
         bm.log_likelihood(model, rows, clamped="nonsense")
 
 

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from typing import Any
 
@@ -38,6 +39,18 @@ def test_error_bars_cover(method: str, units: str) -> None:
             inside.append(np.mean(np.abs(found.mean - truth.mean) < 1.96 * found.mean_error))
             assert abs(found.entropy - truth.entropy) < 0.3
     assert_covers(np.array(inside))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_what_is_all_alike_has_an_error_bar(method: str) -> None:
+    """One unit is held by its bias; another, which it pulls, stands the other way in a hundredth of the base."""
+    model = bm.BoltzmannMachine([np.full((1, 1), 20.0)], [60.0, 0.0])
+    few: dict[str, Any] = {"n_chains": 64, "n_populations": 16}
+    few = {"n_chains": 8, "n_sweeps": 8, "n_betas": 2, "burn_in": 0} if method == "tempering" else few
+    truth = bm.infer(model, "exact").log_z
+    for start, seed in itertools.product(("mean-field", "tempering"), range(6)):
+        found = calm(bm.infer, model, method, start=start, seed=seed, **few)
+        assert abs(found.log_z - truth) < 4 * found.log_z_error < 0.3
 
 
 @each(method=["tempering", "population-annealing", "tempering"], engine=["bennett", "bennett", "ti"])

@@ -53,6 +53,13 @@ def test_good_turing_stands_beside_independent_samples_only() -> None:
     assert missing == pytest.approx(math.exp(-500 / 1024), abs=0.1)  # 500 draws from 1024 states alike
 
 
+def test_annealed_states_at_beta_zero_are_free_ones() -> None:
+    model = bm.BoltzmannMachine(np.full((3, 3), 5.0) - 5.0 * np.eye(3))
+    found = calm(bm.infer, model, "sampled-states", beta=0.0, source="annealing", n_chains=64, n_sweeps=4)
+    assert found.log_z == pytest.approx(3 * math.log(2.0))
+    assert found.energy == pytest.approx(0.0, abs=1e-12)
+
+
 def test_annealed_states_give_a_bound_alone() -> None:
     model = bm.models.random_machine(14, scale=1.5, seed=3)
     truth = bm.infer(model, "exact", beta=2.0).log_z

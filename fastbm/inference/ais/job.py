@@ -10,9 +10,11 @@ import numpy as np
 
 from ..._base import rng
 from ...machine.machine import BoltzmannMachine
+from ..scout.bases import unseen_starts
 from ..scout.marginal import PAIR_SECONDS, n_pairs
 from ..scout.scout import SCOUT_PART, Scout, attempt_seconds, scout
 from .path import draw_starts
+from .walks import rounding, weighed_units
 from .way import Way
 from .weights import Average, average
 
@@ -69,16 +71,22 @@ class Job:
         log_w, facts = self._descend(starts.up, DOWN)
         return log_w, starts.converged, facts | starts.detail
 
+    def average(self, log_w: np.ndarray) -> Average:
+        """Average the weights of walks, and allow for states that none of them met, and for rounding."""
+        step, units = float(np.diff(self.path).max()), weighed_units(self.model, self.walk)
+        missed = unseen_starts(self.model, self.beta, self.base, len(log_w), step, units)
+        return average(log_w, floors={"unseen": missed, "rounding": rounding(self.model, self.beta, self.walk)})
+
     def witness_down(self) -> Average | None:
         """Return the average of 1 / w over fewer walks down, from states of the scout; None where it has none."""
         if self.scout is None or self.scout.up is None:
             return None
         log_w, _ = self._descend(self.scout.some(self._n_witnesses), WITNESS)
-        return average(-log_w)
+        return self.average(-log_w)
 
     def witness_up(self) -> Average:
         """Return the average of w over fewer walks up."""
-        return average(self.up(self._n_witnesses, rng.derive(self.seed, WITNESS))[0])
+        return self.average(self.up(self._n_witnesses, rng.derive(self.seed, WITNESS))[0])
 
     @property
     def _n_witnesses(self) -> int:

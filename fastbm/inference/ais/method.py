@@ -31,7 +31,7 @@ from .job import SCOUT, SECOND, Job, survey
 from .path import N_SWEEPS, adapt_path, check_betas, make_path
 from .verdict import of_walks
 from .walks import check_walk
-from .weights import Average, average, weighted_moments
+from .weights import Average, weighted_moments
 
 SECOND_PART = 0.25  # of the time of a scout, for one that stands witness to a base from another's states
 MEANS = "start means"  # in `detail`, those of the base
@@ -148,9 +148,10 @@ class AIS(_Paths):
     Notes
     -----
     `log_z` and `log_z_error` in nats; `ess` of the final weights. `exp(log_z)` is unbiased, so `log_z` is low on
-    average. The error is the largest of those in `detail["log_z_errors"]`: by the delta method, and where the
-    weights are uneven (ess below 0.7 of their number) by the bootstrap and from a log-normal tail. `converged` is
-    True only if walks down from other states agree; ``detail["witness"]`` tells what was seen.
+    average. The error is the largest of those in `detail["log_z_errors"]`: by the delta method, where the weights
+    are uneven (ess below 0.7 of their number) by the bootstrap and from a log-normal tail, and what states that no
+    walk has met, and rounding, may add. `converged` is True only if walks down from other states agree;
+    ``detail["witness"]`` tells what was seen.
 
     Costs a sweep of all chains for each temperature; the weights cost next to nothing. Even weights are no sign of a
     right answer: chains that all end in one valley agree on its part of Z.
@@ -179,7 +180,7 @@ class AIS(_Paths):
         must = self.bracket and self._source == "tempering"
         job = self._job(model, beta, seed, threads, executor, must)
         log_w, up, about = job.up()
-        found = average(log_w)
+        found = job.average(log_w)
         log_z = found.log_mean
         result: dict[str, Any] = {"log_z": log_z, "log_z_error": found.error, "bound": "stochastic lower"}
         if moments:
@@ -188,7 +189,7 @@ class AIS(_Paths):
         back, holds, chains = None, None, None
         if self.bracket:
             log_w, holds, facts = self._down(job)
-            back, chains = average(-log_w), facts if holds is False else None
+            back, chains = job.average(-log_w), facts if holds is False else None
             detail["upper"] = {"log_weights": log_w, "ess": back.ess, "log_z_errors": back.errors, **facts}
         judged = None if self._source == "gibbs" and self.witness else back  # which chains that agree cannot vouch for
         verdict = _judge("ais", job, found, judged, chains, self.witness)
@@ -231,7 +232,7 @@ class ReverseAIS(_Paths):
         """Infer log Z and moments; moments are in the machine's units."""
         job = self._job(model, beta, seed, threads, executor, self._source == "tempering")
         log_w, holds, about = self._down(job)
-        found = average(-log_w)
+        found = job.average(-log_w)
         chains = about if holds is False else None
         verdict = _judge("reverse-ais", job, job.witness_up() if self.witness else None, found, chains, self.witness)
         certain = self._source == "exact" or (holds is not False and verdict.converged is True)

@@ -8,11 +8,15 @@ import numpy as np
 
 from ..._base import checks
 from ...machine.machine import BoltzmannMachine
-from ..scout.marginal import has_marginal
+from ...machine.up_form import up_form
+from ...sampling.engine.layered import LOG_ODDS_ERROR
+from ..scout.marginal import has_marginal, sides_of
 from .walk import Walk
 from .walk_layers import LayersWalk
 from .walk_marginal import MarginalWalk
 from .walk_units import UnitsWalk
+
+HALF_DIGIT = 2.0**-24  # to which float32 rounds
 
 WALKS: dict[str, type[Walk]] = {"blocks": LayersWalk, "marginal": MarginalWalk}
 
@@ -36,3 +40,20 @@ def make_walk(
     """Return chains that walk between the product model with log-odds `base` and the machine."""
     kind = WALKS.get(walk, UnitsWalk)
     return kind(model, beta, base, streams, threads)
+
+
+def weighed_units(model: BoltzmannMachine, walk: str) -> np.ndarray:
+    """Return the units that weights depend on; the others are summed out."""
+    if not walk:
+        return np.arange(model.n_units)
+    sides = sides_of(model)
+    return min(sides, key=len) if walk == "marginal" else sides[0]
+
+
+def rounding(model: BoltzmannMachine, beta: float, walk: str) -> float:
+    """Return the error of log w that sums over layers in float32 may have; other walks have none to speak of."""
+    if not walk:
+        return 0.0
+    form, field = up_form(model.couplings, model.flat_bias, model.convention)
+    worst = beta * (form.absolute_sums() + np.abs(field))
+    return HALF_DIGIT * float(np.linalg.norm(1.0 + worst)) if worst.max() * 2.0**-22 <= LOG_ODDS_ERROR else 0.0

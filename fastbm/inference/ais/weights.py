@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import sys
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +18,7 @@ HEALTHY_ESS = 10.0
 ALIKE = 0.9  # part of a handful of weights that must carry the average instead
 HEAVY = 0.7  # weights worth less than this part of their number have the tail of their distribution looked at
 RESAMPLES = 200  # of the bootstrap: its error is known to 5 %
+TINIEST = sys.float_info.min  # mean weight that has a logarithm
 TOGETHER = 1 << 13  # weights that are drawn at once
 
 
@@ -34,11 +37,12 @@ class Average(NamedTuple):
         return self.error is not None and self.ess >= min(HEALTHY_ESS, ALIKE * len(self.weights))
 
 
-def average(log_w: np.ndarray, *, tail: bool = True) -> Average:
+def average(log_w: np.ndarray, *, tail: bool = True, floors: Mapping[str, float] | None = None) -> Average:
     """Average exp(log_w).
 
     The error is that of the delta method, std(w) / (sqrt(n) mean(w)). Where the weights are uneven it is the largest of
-    this, of the bootstrap and, unless they are known to have none, of a log-normal `tail`.
+    this, of the bootstrap and, unless they are known to have none, of a log-normal `tail`, and of
+    `floors`, errors that no spread of the weights shows.
     """
     top, n = float(log_w.max()), len(log_w)
     w = np.exp(log_w - top)
@@ -49,6 +53,8 @@ def average(log_w: np.ndarray, *, tail: bool = True) -> Average:
         errors["bootstrap"] = _bootstrap_error(w)
         if tail:
             errors["log-normal"] = _log_normal_error(log_w)
+    if errors and floors:
+        errors |= {name: error for name, error in floors.items() if error}
     return Average(top + math.log(total / n), max(errors.values(), default=None), ess, w / total, errors)
 
 
@@ -64,7 +70,7 @@ def _bootstrap_error(w: np.ndarray) -> float:
     step = max(1, TOGETHER // n)
     draws = (generator.integers(0, n, (min(step, RESAMPLES - k), n)) for k in range(0, RESAMPLES, step))
     means = np.concatenate([w[drawn].mean(axis=1) for drawn in draws])
-    return float(np.log(np.maximum(means, w[w > 0].min() / n)).std(ddof=1))
+    return float(np.log(np.maximum(means, max(w[w > 0].min() / n, TINIEST))).std(ddof=1))
 
 
 def _log_normal_error(log_w: np.ndarray) -> float:

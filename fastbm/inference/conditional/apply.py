@@ -10,6 +10,7 @@ import numpy as np
 from scipy.special import expit
 
 from ..._base import checks, rng, threads as threads_module
+from ..._base.options import flag
 from ...machine.clamping import Clamped
 from ...machine.couplings import row_blocks
 from ...machine.machine import BoltzmannMachine, check_machine
@@ -120,7 +121,8 @@ def reconstruct(
         Means are float64, states int8, both in the machine's units.
     """
     _check_model(model, beta)
-    n_sweeps = checks.whole("n_sweeps", n_sweeps, least=1)
+    n_sweeps, burn_in = checks.whole("n_sweeps", n_sweeps, least=1), checks.whole("burn_in", burn_in)
+    means = flag("means", means)
     seed, up, convention = rng.resolve(seed), _bits(model, rows), model.convention
     resolved = threads_module.resolve(threads)
     if not model.n_hidden:
@@ -191,10 +193,11 @@ def complete(
     """
     _check_model(model, beta)
     how = How.of(method, beta, n_sweeps, burn_in, rng.resolve(seed), threads_module.resolve(threads))
+    draw = flag("draw", draw)
     masked = np.ma.getmaskarray(rows) if isinstance(rows, np.ma.MaskedArray) else False
     array = _table(model, rows.data if isinstance(rows, np.ma.MaskedArray) else rows)
     lacking = _lacking(array, missing) | masked
-    up = model.convention.bits("rows", np.where(lacking, model.convention.hi, array))
+    up = model.convention.bits("rows", np.where(lacking, model.convention.hi, array) if lacking.any() else array)
     found = model.convention.values(up, np.int8 if draw else np.float64)
     n_gaps, pooled = lacking.sum(axis=1), np.zeros(len(up), bool)  # rows whose gaps are sampled together
     if model.n_hidden and model.hidden_are_independent:

@@ -109,7 +109,8 @@ def visit_annealed(
     threads: int,
 ) -> Visited:
     """Return the states, as `visit_chains` does, of chains cooled from beta = 0 to the target, all the way."""
-    knots = resolve_schedule(model, "adaptive", beta_low=0.0, beta=beta, seed=seed, threads=threads)
+    about: dict[str, Any] = {"beta_low": 0.0, "beta": beta, "seed": seed, "threads": threads}
+    knots = resolve_schedule(model, "adaptive", **about) if beta else [beta]  # at beta = 0 there is no way to go
     schedule = make_schedule(n_sweeps, "adaptive", knots)
     chains = AnnealedChains(model, n_chains, betas=schedule, order=order, seed=seed, threads=threads)
     while not chains.finished:

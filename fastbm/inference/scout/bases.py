@@ -15,10 +15,11 @@ import numpy as np
 from ..._base import checks
 from ..._base.threads import single_threaded_blas
 from ...machine.machine import BoltzmannMachine
+from ...sampling.unseen import rarely
 from .scout import RELAXATIONS, STEEPEST, Scout, relaxed, visible_biases
 
 STARTS = ("uniform", "biases", "data", "mean-field", "tempering")
-FAINTEST = 0.01  # probabilities of the mean-field base are kept this far from 0 and 1
+FAINTEST = 0.01  # probabilities of the mean-field base are kept this far from 0 and 1, unless a bias makes them certain
 FAINTEST_SEEN = 0.002  # those of means that were observed
 
 
@@ -79,7 +80,8 @@ def log_odds(model: BoltzmannMachine, beta: float, start: Any, scout: Scout | No
     found = np.zeros(model.n_units)
     if not isinstance(start, str):
         units, means = model.convention, np.asarray(start, np.float64)
-        found[: len(means)] = _logit((means - units.lo) / units.span, FAINTEST_SEEN)
+        sure = certain(model, beta)[: len(means)]
+        found[: len(means)] = _logit_of_means((means - units.lo) / units.span, sure)
     elif start == "biases":
         found = visible_biases(model, beta)
     elif start == "data":
@@ -89,8 +91,48 @@ def log_odds(model: BoltzmannMachine, beta: float, start: Any, scout: Scout | No
         found = _mean_field(model, beta)
     elif start == "tempering":
         assert scout is not None and scout.up is not None
-        found = _logit(scout.up.mean(axis=0), FAINTEST_SEEN)
+        found = _logit_of_means(scout.up.mean(axis=0), certain(model, beta))
     return np.clip(found, -STEEPEST, STEEPEST)
+
+
+def certain(model: BoltzmannMachine, beta: float) -> np.ndarray:
+    """Return log-odds (n_units,) that a unit's own bias leaves it whatever its neighbours do.
+
+    They are 0 where neighbours may outweigh the bias, and `STEEPEST` at most.
+    """
+    spin = model.to_units("spin")
+    left: np.ndarray = 2.0 * beta * (np.abs(spin.flat_bias) - spin.couplings.absolute_sums())
+    return np.copysign(np.clip(left, 0.0, STEEPEST), spin.flat_bias)
+
+
+def unseen_starts(
+    model: BoltzmannMachine, beta: float, base: np.ndarray, n_walks: int, step: float, units: np.ndarray
+) -> float:
+    """Return the relative standard error of Z that comes of what no walk from a product model has met.
+
+    Walks that are all alike have no spread; yet a unit that stood the other way, as it would in one of `n_walks` by
+    Laplace's rule, would have changed a weight.
+
+    Parameters
+    ----------
+    base : (n_units,) array
+        Log-odds of the product model.
+    step : float
+        The longest of the path, from 0 to 1.
+    units : int array
+        Those that weights depend on.
+
+    Notes
+    -----
+    A flip changes log f - log f_0 by at most the `jump` here, and a weight by that times `step`. What is certain of a
+    unit bounds how often it flips.
+    """
+    spin = model.to_units("spin")
+    own, reach = 2.0 * beta * spin.flat_bias, 2.0 * beta * spin.couplings.absolute_sums()
+    jump = step * (np.abs(own - base) + reach)
+    sure = np.where(own * base > 0.0, np.minimum(np.abs(base), np.abs(certain(model, beta))), 0.0)
+    chance = np.minimum(rarely(n_walks), np.sqrt(np.exp(-sure) / n_walks))
+    return float((chance * -np.expm1(-jump))[units].max(initial=0.0))
 
 
 def _logit(p: np.ndarray, faintest: float) -> np.ndarray:
@@ -99,10 +141,16 @@ def _logit(p: np.ndarray, faintest: float) -> np.ndarray:
     return found
 
 
+def _logit_of_means(p: np.ndarray, sure: np.ndarray) -> np.ndarray:
+    """Return log-odds of means that were observed, kept from 0 and 1 as far as a bias does not make them certain."""
+    found, extreme = _logit(p, FAINTEST_SEEN), np.minimum(p, 1.0 - p) <= FAINTEST_SEEN
+    return np.where(extreme & (found * sure > 0.0) & (np.abs(sure) > np.abs(found)), sure, found)
+
+
 def _mean_field(model: BoltzmannMachine, beta: float) -> np.ndarray:
     """Return the log-odds of mean field, rounded to be the same whatever BLAS does."""
     spin = model.to_units("spin")
     with single_threaded_blas():
         arguments = relaxed(spin, beta, np.zeros((1, model.n_units)), RELAXATIONS)[0]
-    most = math.log((1 - FAINTEST) / FAINTEST)
+    most = np.maximum(math.log((1 - FAINTEST) / FAINTEST), np.abs(certain(model, beta)))
     return np.clip(2 * arguments, -most, most)

@@ -55,15 +55,14 @@ class Marginal:
         """Take the sides of a layered machine apart."""
         assert isinstance(model.couplings, Layered)
         form, field = up_form(model.couplings, model.flat_bias, model.convention)
-        layers = [np.arange(rows.start, rows.stop) for rows in model.couplings.layers]
-        sides = [np.concatenate(layers[0::2]), np.concatenate(layers[1::2])]
+        layers, sides = layers_of(model), sides_of(model)
         kept, summed = sorted(sides, key=len)
         place = np.empty(model.n_units, np.int64)
         place[kept], place[summed] = np.arange(len(kept)), np.arange(len(summed))
         weights = np.zeros((len(kept), len(summed)))
         for k, block in enumerate(form.arrays):
             above, below = layers[k], layers[k + 1]
-            if above[0] in kept:
+            if kept is sides[k % 2]:
                 weights[np.ix_(place[above], place[below])] = beta * block
             else:
                 weights[np.ix_(place[below], place[above])] = beta * block.T
@@ -120,6 +119,18 @@ class Marginal:
         """Cut states into blocks that are worked on together."""
         step = max(1, ROWS // len(self.summed))
         return [slice(first, min(first + step, n_states)) for first in range(0, n_states, step)]
+
+
+def layers_of(model: BoltzmannMachine) -> list[np.ndarray]:
+    """Return the units of every layer."""
+    assert isinstance(model.couplings, Layered)
+    return [np.arange(rows.start, rows.stop) for rows in model.couplings.layers]
+
+
+def sides_of(model: BoltzmannMachine) -> tuple[np.ndarray, np.ndarray]:
+    """Return the units of layers of even number, and those of the others."""
+    layers = layers_of(model)
+    return np.concatenate(layers[0::2]), np.concatenate(layers[1::2])
 
 
 def has_marginal(model: BoltzmannMachine) -> bool:

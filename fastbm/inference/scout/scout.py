@@ -126,7 +126,7 @@ def _on_one_side(model: BoltzmannMachine, beta: float, seconds: float, seed: int
         burn_in=int(BURN_IN * rounds), seed=seed, threads=threads,
     )  # fmt: skip
     if is_even(model, beta):
-        _mirror(found.up)
+        mirror(found.up)
     states = found.up.reshape(-1, len(side.kept))
     bound = float(logsumexp(side.log_f(np.unique(states, axis=0))))
     up = side.complete(states, rng.keyed(seed, rng.STARTS))
@@ -156,7 +156,7 @@ def _in_temperature(
             chains.sweep(1)
             visited[:, t] = chains.bits()
     if is_even(model, beta):
-        _mirror(visited)
+        mirror(visited)
     up = visited.reshape(-1, model.n_units)
     energies = model.energy_of_bits(up)
     return Scout(
@@ -182,7 +182,7 @@ def _as_bits(model: BoltzmannMachine, beta: float, seconds: float, seed: int, th
     found = bit_tempering.temper_bits(
         model, ladder, n_rounds=rounds, burn_in=int(BURN_IN * rounds), seed=seed, threads=threads
     )
-    _mirror(found.up)
+    mirror(found.up)
     up, energies = found.up.reshape(-1, model.n_units), found.energies.ravel() + model.offset
     bound = _sum_of_distinct(up, -beta * energies)
     return Scout(bound, "states visited", up, None, None, found.round_trips, energies, n_ladders)
@@ -194,7 +194,7 @@ def _sum_of_distinct(up: np.ndarray, log_f: np.ndarray) -> float:
     return float(logsumexp(log_f[first]))
 
 
-def _mirror(up: np.ndarray) -> None:
+def mirror(up: np.ndarray) -> None:
     """Flip all units of every second state, (n_ladders, n_rounds, n_units) in place.
 
     Of a machine that is even these are as probable, and ladders that all fell into one of two mirrored valleys would

@@ -18,6 +18,7 @@ from ...sampling.unseen import unseen
 from ..estimator import SWEEPS, Examined, Knob, refuse_beside_betas, refuse_no_samples, sweeps
 from ..monte_carlo import TargetMoments, find_burn_in
 from ..result import Inference
+from ..scout.bases import unseen_starts
 from ..scout.product_path import find_path, make_levels
 from ..temperatures import FEWEST_SPREAD, KEY, curves, means_fit, spread_error
 from ..verdict import judged
@@ -136,6 +137,9 @@ class Tempering(Examined):
             tau = found.detail["tau_int"]
         else:
             own, log_z0, end = at_target + model.offset, path.log_z0 - beta * model.offset, ratios.last()
+            step, every = float(np.diff(ladder).max()), np.arange(model.n_units)
+            missed = unseen_starts(model, beta, path.base, energies[..., 0].size, step, every)
+            end = end._replace(floor=np.hypot(end.floor, missed))
             found = _result(
                 model, np.array([beta]), own[..., None], log_z0, end, target, None, detail | {"levels": ladder}
             )

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..._base import checks, rng, threads as threads_module
+from ..._base.options import flag
 from ..._base.workers import check_executor
 from ...exact.calibration import measured
 from ...exact.choice import is_few
@@ -216,8 +217,7 @@ def make_cell(
 
 def check_flags(moments: Any, executor: Any) -> None:
     """Check the arguments that belong to no single method."""
-    if not isinstance(moments, (bool, np.bool_)):
-        raise TypeError(f"moments must be True or False; got {moments!r}.")
+    flag("moments", moments)
     check_executor(executor)
 
 
