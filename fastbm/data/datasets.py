@@ -248,6 +248,10 @@ def check_row_weights(weights: Any, n_rows: int) -> np.ndarray | None:
         raise ValueError(f"row_weights must have one entry for each row ({n_rows}); got shape {found.shape}.")
     if (found < 0).any() or not found.any():
         raise ValueError(f"row_weights must be 0 or more, and not all 0; the smallest is {found.min():g}.")
-    if not LIGHTEST < found.max() < 1 / LIGHTEST:  # sums of squares would leave the range of float64
-        found = found / found.max()
-    return found
+    return in_range(found)
+
+
+def in_range(weights: np.ndarray) -> np.ndarray:
+    """Return weights of which sums of squares stay in the range of float64: as they are where they do."""
+    largest = weights.max()
+    return weights if LIGHTEST < largest < 1 / LIGHTEST else weights / largest

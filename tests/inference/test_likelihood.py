@@ -150,6 +150,7 @@ def test_printed() -> None:
         (TypeError, "model must be a BoltzmannMachine", lambda m, r: bm.log_likelihood(3, r)),
         (ValueError, "data must have a last axis of 4", lambda m, r: bm.log_likelihood(m, r[:, 1:])),
         (ValueError, "data", lambda m, r: bm.log_likelihood(m, r + 0.5)),
+        (TypeError, "data must be numbers, -1 or 1; got dtype <U", lambda m, r: bm.log_likelihood(m, r.astype(str))),
         (ValueError, r"data must have shape \(n_rows, 4\)", lambda m, r: bm.log_likelihood(m, r[0])),
         (ValueError, "n_rows at least 1", lambda m, r: bm.log_likelihood(m, r[:0])),
         (ValueError, "'gibbs' does not", lambda m, r: calm(bm.log_likelihood, m, r, "gibbs", n_sweeps=20)),
