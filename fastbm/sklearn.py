@@ -22,6 +22,7 @@ try:
 except ImportError:
     raise ImportError('fastbm.sklearn needs scikit-learn: pip install "fastbm[sklearn]"') from None
 
+from ._base import checks
 from .data.sources import Packed
 from .inference.likelihood import pseudo_likelihood
 from .learning.classifier.classifier import BoltzmannClassifier
@@ -200,9 +201,12 @@ class RestrictedMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _Mach
 
     def _climb(self, rows: Any, n_epochs: int, seed: int, init: BoltzmannMachine | None) -> Self:
         chains = {"n_chains": self.n_chains} if self.method == "pcd" else {}
+        n_epochs = checks.whole("n_iter", n_epochs, least=1)
+        n_hidden = checks.whole("n_components", self.n_components, least=1)
+        batch_size = checks.whole("batch_size", self.batch_size, least=1)
         self._learn(
-            rows, n_epochs, seed, init, method=self.method, n_hidden=self.n_components, l2=self.l2,
-            learning_rate=self.learning_rate, batch_size=min(self.batch_size, rows.shape[0]), **chains,
+            rows, n_epochs, seed, init, method=self.method, n_hidden=n_hidden, l2=self.l2,
+            learning_rate=self.learning_rate, batch_size=min(batch_size, rows.shape[0]), **chains,
         )  # fmt: skip
         self.components_ = np.array(self.machine_.weights[0].T)
         self.intercept_visible_, self.intercept_hidden_ = (np.array(one) for one in self.machine_.bias)

@@ -207,7 +207,8 @@ def test_a_home_that_the_shell_left_is_found(tmp_path, monkeypatch):
 
 
 def test_exit_codes_of_errors_of_a_disk(monkeypatch):
-    for error, code in ((StorageError("full"), 2), (DamagedRun("damaged"), 1), (StorageError("full"), 3)):
+    errors = (StorageError("full"), 2), (DamagedRun("damaged"), 1), (StorageError("full"), 3), (MemoryError("large"), 1)
+    for error, code in errors:
         error.resumable = code == 3
 
         def fail(*arguments, error=error, **options):

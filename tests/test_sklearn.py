@@ -68,6 +68,9 @@ def test_features_are_those_of_the_machine() -> None:
     )
     with pytest.raises(ValueError, match="X must have 12 columns, one a component; got 3"):
         machine.inverse_transform(np.zeros((2, 3)))
+    for name, value in (("n_iter", 0), ("n_iter", "many"), ("n_components", 0), ("batch_size", None)):
+        with pytest.raises((ValueError, TypeError), match=f"{name} must be"):
+            small(**{name: value}).fit(BITS[:20])
 
 
 @pytest.mark.parametrize("rows", [BITS, DIGITS], ids=["bits", "grey"])

@@ -109,7 +109,9 @@ def panels(
 
 def _chosen(table: Table, x: str | None, group: str | None) -> tuple[Table, str, str | None, list[str]]:
     """Return a table, what it is drawn over, its group, and keys that are left and are more than repeats."""
-    table, x, group = _unfolded(table.done(), x, group)
+    if not len(table := table.done()):
+        raise ValueError("the campaign has no cell yet that is done: there is nothing to show. Resume it first.")
+    table, x, group = _unfolded(table, x, group)
     settings = [one for axis in table.axes if (one := [key for key in axis if not _is_repeat(key)])]
     if x is None:
         x = _numeric([axis[0] for axis in settings if group is None or table.name_of(group) not in axis], table)

@@ -49,6 +49,8 @@ def _code(arguments: list[str] | None) -> int:
         raise
     except (KeyboardInterrupt, typer.Abort):
         return _print_error("stopped.", INTERRUPTED)
+    except MemoryError as error:
+        return _print_error(f"out of memory: {error or 'no more is left'}.", FAILED)
     except OSError as error:
         if _is_of_output(error):
             return _print_error(f"the output cannot be written: {error.strerror}.", FAILED)

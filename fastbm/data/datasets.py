@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -81,11 +82,13 @@ def opened(source: str, side: int | None = None) -> Iterator[Any]:
     else:
         with opened_hdf5(path) as file:
             names: list[str] = []
-            file.visititems(lambda name, item: names.append(name) if isinstance(item, h5py.Dataset) else None)
-            found = file.get(member or names[0]) if member or len(names) == 1 else None
+            with reading(path, OSError, RuntimeError, KeyError):
+                file.visititems(lambda name, item: names.append(name) if isinstance(item, h5py.Dataset) else None)
+                found = file.get(member or names[0]) if member or len(names) == 1 else None
             if not isinstance(found, h5py.Dataset):
                 raise _no_member(path, member.lstrip("/"), names)
-            yield found
+            with reading(path, OSError):
+                yield found
 
 
 def parts_of(source: str) -> tuple[str, str]:
@@ -104,7 +107,7 @@ def _numpy(path: str, member: str) -> np.ndarray:
             if member in names or (not member and len(names) == 1):
                 array: np.ndarray = archive[member or names[0]]
                 return array
-    except (ValueError, EOFError, BadZipFile) as error:
+    except (ValueError, EOFError, BadZipFile, zlib.error) as error:
         raise checks.StorageError(f"{path} is not a NumPy file of numbers ({error}).") from None
     raise _no_member(path, member, names)
 
@@ -115,6 +118,17 @@ def opened_hdf5(path: str) -> h5py.File:
         return h5py.File(path, "r")
     except OSError as error:
         raise checks.StorageError(f"{path} is not an HDF5 file ({error}). MATLAB files must be v7.3.") from None
+
+
+@contextmanager
+def reading(path: str, *errors: type[Exception]) -> Iterator[None]:
+    """Say of errors of HDF5 in the body, which are of these types and tell no errno, that the file is damaged."""
+    try:
+        yield
+    except errors as error:
+        if isinstance(error, checks.StorageError) or getattr(error, "errno", None) is not None:
+            raise
+        raise checks.StorageError(f"{path} is damaged: HDF5 cannot read it ({error}). Restore a copy of it.") from None
 
 
 def _no_member(path: str, member: str, names: list[str]) -> ValueError:
@@ -248,6 +262,10 @@ def check_row_weights(weights: Any, n_rows: int) -> np.ndarray | None:
         raise ValueError(f"row_weights must have one entry for each row ({n_rows}); got shape {found.shape}.")
     if (found < 0).any() or not found.any():
         raise ValueError(f"row_weights must be 0 or more, and not all 0; the smallest is {found.min():g}.")
-    if not LIGHTEST < found.max() < 1 / LIGHTEST:  # sums of squares would leave the range of float64
-        found = found / found.max()
-    return found
+    return in_range(found)
+
+
+def in_range(weights: np.ndarray) -> np.ndarray:
+    """Return weights of which sums of squares stay in the range of float64: as they are where they do."""
+    largest = weights.max()
+    return weights if LIGHTEST < largest < 1 / LIGHTEST else weights / largest

@@ -184,7 +184,8 @@ def _check_weights(weights: Any, n_rows: int) -> tuple[np.ndarray | None, float,
     _checks.shape("weights", counts, (n_rows,))
     if counts.min() < 0 or not counts.any():
         raise ValueError(f"weights must be at least 0 and not all 0; the least is {counts.min():g}.")
-    return counts, float(counts.sum()), int(np.count_nonzero(counts))
+    within = datasets.in_range(counts)
+    return within, float(within.sum()), int(np.count_nonzero(counts))
 
 
 def moments_of_rows(up: Rows, weights: Any = None) -> Moments:

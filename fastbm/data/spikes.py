@@ -12,7 +12,7 @@ import numpy as np
 
 from .._base import checks
 from .._base.shown import brief
-from .datasets import opened_hdf5
+from .datasets import opened_hdf5, reading
 
 EDGE = 1e-6  # bins: a time so close below an edge is taken to lie on it, as 0.58 / 0.02 is 28.999999999999996
 MOST_ENTRIES = 1 << 32  # of the rows
@@ -165,7 +165,7 @@ def _read(source: str) -> tuple[tuple[str, ...], list[np.ndarray]]:
     path, place = (match[1], match[2] or UNITS) if match else (source, UNITS)
     if not Path(path).is_file():
         raise checks.StorageError(f"{path} {checks.no_file(path)}.")
-    with opened_hdf5(path) as file:
+    with opened_hdf5(path) as file, reading(path, OSError, RuntimeError, KeyError):
         table = file.get(place)
         if not isinstance(table, h5py.Group) or "spike_times" not in table or "spike_times_index" not in table:
             raise ValueError(f"{path} has no table of units with spike times at {place!r}; name it: {path}:PATH.")

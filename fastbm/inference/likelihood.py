@@ -241,8 +241,8 @@ def _rows(model: BoltzmannMachine, data: Any) -> np.ndarray:
     array = found.data if isinstance(found, np.ma.MaskedArray) else checks.any_array("data", found)
     if array.dtype.kind == "f":
         missing = missing | np.isnan(array)
-    known = np.where(missing, model.convention.lo, array) if np.any(missing) else array
-    up = model.check_states(known, argument="data", n_units=model.n_visible)
+    whole = np.where(missing, model.convention.lo, array) if array.dtype.kind in "biuf" else array  # which is refused
+    up = model.check_states(whole, argument="data", n_units=model.n_visible)
     if up.ndim != 2 or not len(up):
         raise ValueError(f"data must have shape (n_rows, {model.n_visible}), n_rows at least 1; got {up.shape}.")
     return np.where(missing, np.nan, model.convention.values(up, np.float64))

@@ -176,10 +176,7 @@ class Learner:
         """Return the error to raise where learning diverged; what was learned in the epochs before stays."""
         self._diverged = True
         kept = " What was learned before is kept." if self.n_epochs else ""
-        return Diverged(
-            f"learning diverged in epoch {self.n_epochs}: {why} Lower learning_rate (it is "
-            f"{self.settings.learning_rate:g}) or raise l2.{kept}"
-        )
+        return Diverged(f"learning diverged in epoch {self.n_epochs}: {why} {way_out(self.settings)}{kept}")
 
     def _record(self, parameters: Parameters, epoch: int, metrics: dict[str, float]) -> dict[str, np.ndarray]:
         """Return the rows that are due after an epoch: metrics, weights, states of the free chains."""
@@ -251,6 +248,13 @@ class Learner:
         self._last = self.driver.parameters
         best = without_prefix("best", state)
         self._best = Parameters.from_state(best) if best else None
+
+
+def way_out(settings: FitSettings) -> str:
+    """Return what to change where learning diverged: options that the rule has."""
+    if settings.optimizer in OPTIMIZERS:
+        return f"Lower learning_rate (it is {settings.learning_rate:g}) or raise l2."
+    return "Raise l2 and l2_bias." if settings.optimizer == "l-bfgs" else "Raise flip_noise or ridge."
 
 
 def learn(start: BoltzmannMachine, data: Mapping[str, Any], settings: FitSettings, *, threads: int) -> Parameters:

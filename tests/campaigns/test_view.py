@@ -59,6 +59,8 @@ def test_what_cannot_be_drawn_is_refused() -> None:
         view(of([{"model.shape": shape} for shape in SHAPES], lambda key: {"energy": 1.0}))
     with pytest.raises(KeyError, match=r"no column 'btea'\. Did you mean 'beta'"):
         view(METHODS, x="btea")
+    with pytest.raises(ValueError, match="no cell yet that is done"):
+        view(Table.of([], []), x="beta")
 
 
 def test_a_table_is_printed_in_eighty_columns() -> None:

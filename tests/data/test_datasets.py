@@ -133,6 +133,31 @@ def test_what_cannot_be_read_is_named(folder: Path, error: type[Exception], text
         datasets.load(source.format(folder=folder))
 
 
+@pytest.mark.parametrize("name", ["rows.h5:rows", "rows.npz", "rows.nwb"])
+def test_files_that_are_damaged_within_are_named(tmp_path: Path, name: str) -> None:
+    rows = np.random.default_rng(0).integers(0, 2, (500, 8))
+    path = tmp_path / name.partition(":")[0]
+    if path.suffix == ".npz":
+        np.savez_compressed(path, rows=rows)
+        n_name, n_extra = np.frombuffer(path.read_bytes()[26:30], "<u2")
+        place = 30 + int(n_name) + int(n_extra)
+    else:
+        with h5py.File(path, "w") as file:
+            file["units/spike_times_index"] = [500]
+            for key in ("rows", "units/spike_times"):
+                kept = file.create_dataset(key, data=rows[:, 0] if key != "rows" else rows, compression="gzip")
+                if key == "rows" or path.suffix == ".nwb":
+                    place = kept.id.get_chunk_info(0).byte_offset
+    with path.open("r+b") as file:
+        file.seek(place)
+        file.write(b"\x07" * 8)  # no deflated block begins so
+    with pytest.raises(bm.StorageError, match=rf"{path.name} is (damaged: HDF5|not a NumPy file)"):
+        if path.suffix == ".nwb":
+            bm.data.from_spike_times(str(path), 1.0)
+        else:
+            read(f"{tmp_path}/{name}", None)
+
+
 @pytest.mark.parametrize(("function", "least"), [(datasets.bars_and_stripes, 1), (datasets.shifter, 2)])
 def test_sides_are_checked(function, least: int) -> None:
     with pytest.raises(ValueError, match=f"side must be at least {least}"):

@@ -50,6 +50,8 @@ def test_rows_may_have_weights(units):
     assert moments.n_samples == np.count_nonzero(weights)
     repeated = bm.Moments.of(np.repeat(rows, weights, axis=0))
     assert np.array_equal(moments.second_moment, repeated.second_moment)
+    for scale in (1e-308, 5e307):  # whose sums leave the range of float64
+        np.testing.assert_allclose(bm.Moments.of(rows, weights=scale * weights).mean, mean, atol=1e-14)
 
 
 def test_rows_are_summed_in_blocks(monkeypatch):

@@ -257,6 +257,7 @@ def test_a_run_uses_its_machine_at_its_beta() -> None:
         (ValueError, r"rows must have shape \(n_rows, 4\)", lambda: bm.complete(RESTRICTED, np.ones((2, 5)))),
         (ValueError, "unit 2 of row 1 is missing", lambda: bm.reconstruct(RESTRICTED, GAP)),
         (ValueError, r"rows must be 0 or 1 .*got 3.0 at \(1, 3\)", lambda: bm.complete(RESTRICTED, BAD)),
+        (TypeError, "rows must be numbers, 0 or 1; got dtype <U", lambda: bm.complete(RESTRICTED, [["0"] * 4])),
         (ValueError, "They look like spin units", lambda: bm.complete(RESTRICTED, [[np.nan, -1, 1, 1]])),
         (TypeError, "missing must be True and False", lambda: bm.complete(RESTRICTED, ONES, missing=[0, 1, 0, 0])),
         (ValueError, "missing must have shape", lambda: bm.complete(RESTRICTED, ONES, missing=[True])),

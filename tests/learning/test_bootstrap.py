@@ -92,6 +92,13 @@ def test_blocks_are_as_long_as_rows_depend_on_one_another() -> None:
     assert block_of(7, Rows.of(free)) == 7
     with pytest.raises(ValueError, match="block must be at most 200, so that there are 20 of them; got 201"):
         block_of(201, Rows.of(free))
+    with pytest.raises(ValueError, match="block must be at most 1,"):
+        block_of(2, Rows.of(free[:19]))
+
+
+def test_errors_of_one_unit_are_told_without_couplings() -> None:
+    run = bm.fit(10 * [[0], [1]], "pseudolikelihood", errors="bootstrap", n_resamples=2, progress=False)
+    assert "standard error of couplings, median" not in run.summary()
 
 
 def test_errors_of_rows_that_repeat_are_as_wide_as_they_should_be() -> None:

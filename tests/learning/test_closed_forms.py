@@ -219,6 +219,13 @@ def test_a_ridge_mends_a_singular_covariance():
     assert model.to_units("spin").weights[0, 3] == np.abs(model.to_units("spin").weights).max()
 
 
+def test_a_fit_to_a_covariance_that_is_nearly_singular_says_what_a_formula_knows():
+    rows = np.random.default_rng(1).integers(0, 2, (50, 4))
+    rows[:, 3] = rows[:, 0]
+    with pytest.raises(ValueError, match=r"parameters are not finite, .* Raise flip_noise or ridge\."):
+        bm.fit(rows, "tap", flip_noise=1e-9, progress=False)
+
+
 @pytest.mark.parametrize("method", ["independent-pair", "sessak-monasson"])
 def test_pairs_that_never_fire_together_are_named(method):
     rows = np.random.default_rng(0).integers(0, 2, (60, 4))

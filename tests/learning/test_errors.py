@@ -274,11 +274,11 @@ def test_refusals_say_the_way_out(options: dict[str, object], text: str) -> None
 
 
 def test_machines_without_an_information_matrix_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"coupled to visible ones only .* Use bootstrap_errors"):
+    with pytest.raises(ValueError, match=r'coupled to visible ones only .* Use errors="bootstrap"'):
         fisher_errors(machine("general"), n_rows=10)
-    with pytest.raises(ValueError, match=r"coupled to visible ones only .* Use bootstrap_errors"):
+    with pytest.raises(ValueError, match=r'coupled to visible ones only .* Use errors="bootstrap"'):
         fisher_errors(machine("layers"), n_rows=10)
-    with pytest.raises(ValueError, match=r"of 2556 parameters is too large .* 2500. Use bootstrap_errors"):
+    with pytest.raises(ValueError, match=r'of 2556 parameters is too large .* 2500. Use errors="bootstrap"'):
         fisher_errors(machines.flat(71), n_rows=10)
     with pytest.raises(ValueError, match=r'exact" is for up to 24 units; got 25. Use method="monte-carlo"'):
         fisher_errors(machines.flat(25), n_rows=10, method="exact")

@@ -311,6 +311,14 @@ def test_starts_that_are_far_off_come_back(rule: str, penalty: dict[str, float])
     np.testing.assert_allclose(one.model.weights, other.model.weights, atol=1e-4)
 
 
+def test_couplings_that_a_penalty_holds_may_be_strong_on_the_way() -> None:
+    rows = [[1, 1, 1], [-1, -1, -1]] * 9 + [[1, -1, 1]]
+    far = bm.models.random_machine(3, scale=2.0, bias_scale=2.0, seed=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert bm.fit(rows, "log-rise", init=far, beta=2.0, l2=0.1, **EVALUATE).converged
+
+
 def test_constant_units_are_named() -> None:
     rows = np.random.default_rng(0).integers(0, 2, (400, 4))
     rows[:, 2] = 0

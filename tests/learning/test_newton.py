@@ -49,6 +49,15 @@ def test_derivatives_are_those_of_the_likelihood_by_exact_sums(units: str, spars
 
 
 @pytest.mark.parametrize("units", UNITS)
+@pytest.mark.parametrize("options", [{}, {"l2": 0.1}])
+def test_a_start_that_is_sure_of_one_state_comes_back(units: str, options: dict[str, float]) -> None:
+    start = bm.models.random_machine(4, scale=30.0, bias_scale=30.0, seed=3, units=units)
+    run = bm.fit(some_rows(start), method="exact", init=start, **options)
+    assert run.converged
+    np.testing.assert_allclose(run.model.weights, bm.fit(some_rows(start), "exact", **options).model.weights, atol=1e-5)
+
+
+@pytest.mark.parametrize("units", UNITS)
 @pytest.mark.parametrize("options", [{}, {"l2": 1e-3}, {"l2_bias": 0.1, "l2": 0.01, "beta": 0.5}, {"tolerance": 1e-13}])
 @pytest.mark.filterwarnings("ignore:data")
 def test_the_maximum_is_that_of_l_bfgs(units: str, options: dict[str, float], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -243,7 +243,11 @@ REFUSED: dict[str, tuple[Callable[..., bm.Run], dict[str, Any], str]] = {
         {"epochs": 3},
         "learning stopped by itself after epoch 1 of 5, as until was met",
     ),
-    "formula": (lambda **o: bm.fit(ROWS, method="tap", flip_noise=0.05, **o), {"epochs": 3}, "'tap' is a formula"),
+    "formula": (
+        lambda **o: bm.fit(ROWS, method="tap", flip_noise=0.05, **o),
+        {"epochs": 3},
+        r"is a formula, which knows no epochs\.$",
+    ),
     "infer": (lambda **o: bm.infer(MODEL, "exact", **o), {"n_sweeps": 3}, "this is one of infer, .* with infer"),
     "sweeps of fit": (fit, {"n_sweeps": 3}, r"n_sweeps goes with another kind .* one of fit\. Say epochs"),
     "nothing": (fit, {}, "say how much longer"),

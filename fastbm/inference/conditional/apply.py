@@ -197,7 +197,8 @@ def complete(
     masked = np.ma.getmaskarray(rows) if isinstance(rows, np.ma.MaskedArray) else False
     array = _table(model, rows.data if isinstance(rows, np.ma.MaskedArray) else rows)
     lacking = _lacking(array, missing) | masked
-    up = model.convention.bits("rows", np.where(lacking, model.convention.hi, array) if lacking.any() else array)
+    given = np.where(lacking, model.convention.hi, array) if array.dtype.kind in "biuf" else array  # which is refused
+    up = model.convention.bits("rows", given)
     found = model.convention.values(up, np.int8 if draw else np.float64)
     n_gaps, pooled = lacking.sum(axis=1), np.zeros(len(up), bool)  # rows whose gaps are sampled together
     if model.n_hidden and model.hidden_are_independent:

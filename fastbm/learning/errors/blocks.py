@@ -98,11 +98,11 @@ def block_of(given: int | str, rows: Rows) -> int:
     ValueError
         For blocks of which there would be fewer than 20.
     """
-    most = len(rows) // FEWEST_BLOCKS
+    most = max(len(rows) // FEWEST_BLOCKS, 1)
     if given == "auto":
         n_up = np.concatenate([rows[some].sum(axis=1, dtype=np.float64) for some in rows.blocks()])
         still = np.ptp(n_up) == 0.0
         return 1 if still else max(1, min(math.ceil(CORRELATED * float(tau_int(n_up[:, None]))), most))
-    if int(given) > max(most, 1):
+    if int(given) > most:
         raise ValueError(f"block must be at most {most}, so that there are {FEWEST_BLOCKS} of them; got {given}.")
     return int(given)

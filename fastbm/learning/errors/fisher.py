@@ -30,7 +30,7 @@ FEWEST_SAMPLES, USUAL_SAMPLES = 10, 20  # for each parameter
 LEAST_SAMPLES, MOST_SAMPLES = 10_000, 100_000  # by default; in between as many as rows, to see what these have seen
 LEAST_ROWS = 0.5  # states of a pair that are expected in fewer rows were in none
 SWEEPS = (200, 1_000)  # by default: the second where the first do not converge
-WAY_OUT = "Use bootstrap_errors, which needs no information matrix."
+WAY_OUT = 'Use errors="bootstrap", which needs no information matrix.'
 
 
 class Information(NamedTuple):

@@ -89,7 +89,7 @@ class LocalRules(Descent):
             s.tolerance,
             lower=None if lower is None else np.concatenate([lower, np.full(bias.size, -np.inf)]),
             finish="newton",
-            halt=self._is_unbounded,
+            halt=None if s.l1 or s.l2 else self._is_unbounded,
             curvature=curvature,
         )
 

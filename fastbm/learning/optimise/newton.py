@@ -4,9 +4,12 @@ In centred and scaled parameters theta a state's -E is theta . phi but for a con
 (`fastbm.learning.optimise.centring`). With p(s) ~ exp(beta theta . phi(s)) the mean log-likelihood of a row is
 beta theta . <phi>_data - log sum_s exp(beta theta . phi(s)), its gradient beta (<phi>_data - <phi>), and minus its
 Hessian beta^2 Cov(phi) (`fastbm.learning.errors.statistics`). It is concave, so that steps of Newton's, halved
-until they gain, end at the maximum; the last ones square the gradient.
+until they gain, end at the maximum; the last ones square the gradient. Far from there a machine may be so sure of one
+state that the Hessian is 0 to rounding along some directions, and the steps endless: it is then damped by a multiple of
+the unit matrix, which is about what the Hessian is at the maximum.
 
-Boyd and Vandenberghe, Convex Optimization (2004), sect. 9.5.
+Boyd and Vandenberghe, Convex Optimization (2004), sect. 9.5; Marquardt, J. Soc. Ind. Appl. Math. 11, 431 (1963),
+doi:10.1137/0111030.
 """
 
 from __future__ import annotations
@@ -27,10 +30,17 @@ from .lbfgs import ROUNDING, Point
 MOST_NUMBERS = 350_000  # of the table, 12 units that are all coupled: beyond it L-BFGS is faster
 GAIN = 1e-4  # part of the gain that the slope promises, with which a step is content (Armijo)
 MOST_HALVINGS = 40
+DAMPINGS = (0.01, 1.0, 100.0)  # of the Hessian where its own steps do not gain, in units of beta^2
 
 
 class FewStates:
-    """Minus the penalised mean log-likelihood of a row, by the table of the statistics of all states."""
+    """Minus the penalised mean log-likelihood of a row, by the table of the statistics of all states.
+
+    Attributes
+    ----------
+    scale : float
+        About the curvature along any parameter where the machine has the data's moments.
+    """
 
     def __init__(self, like: BoltzmannMachine, data: PhaseMoments, settings: FitSettings, centring: Centring) -> None:
         statistics, units, means = Statistics(like), like.convention, centring.means
@@ -48,6 +58,7 @@ class FewStates:
         self._data, self._beta = np.concatenate([pairs, gap]) / centring.scale, settings.beta
         penalised = settings.l2 > 0 or settings.l2_bias > 0
         self._penalty = penalty_curvature(statistics, settings, centring) if penalised else None
+        self.scale = settings.beta**2
 
     def value(self, vector: np.ndarray) -> tuple[float, np.ndarray]:
         """Return the value, and the probabilities of all states."""
@@ -121,31 +132,47 @@ class Newton:
         gradient = self._function.slope(point, probabilities)
         self._here = point, value, gradient
         self.converged = self.size(*self._here) <= self._tolerance
-        step = gradient[:0]
-        if not self.converged:
-            with suppress(np.linalg.LinAlgError):
-                step = -np.linalg.solve(self._function.curvature(probabilities), gradient)
-        self._step = step
+        self._step = gradient[:0] if self.converged else self._step_at(gradient, probabilities)
+
+    def _step_at(self, gradient: np.ndarray, probabilities: np.ndarray, damping: float = 0.0) -> np.ndarray:
+        """Return Newton's step from a point, by the Hessian and the `damping`; empty if there is none."""
+        curvature = self._function.curvature(probabilities)
+        if damping:
+            curvature[np.diag_indices(len(curvature))] += damping * self._function.scale
+        with suppress(np.linalg.LinAlgError):
+            found: np.ndarray = -np.linalg.solve(curvature, gradient)
+            return found
+        return gradient[:0]
 
     def _advance(self) -> None:
-        """Take a step, shortened until it gains; there is no more to gain where it must be shortened to nothing."""
+        """Take a step; there is no more to gain where all must be shortened to nothing."""
         before, step = self._here, self._step
         assert step is not None
-        point, value, gradient = before
-        slope = float(gradient @ step) if step.size else 0.0
-        for _ in range(MOST_HALVINGS if slope < 0 else 0):
-            reached, probabilities = self._function.value(point + step)
-            if reached <= value + GAIN * slope + ROUNDING * abs(value):
-                break
-            step, slope = 0.5 * step, 0.5 * slope
-        else:
+        found = self._along(step)
+        for damping in DAMPINGS:
+            if found is None:
+                probabilities = self._function.value(before[0])[1]
+                found = self._along(self._step_at(before[2], probabilities, damping))
+        if found is None:
             self._stuck = True
             return
-        self._look(point + step, reached, probabilities)
+        self._look(*found)
+        value, reached = before[1], found[1]
         if reached >= value and not self.size(*self._here) < self.size(*before):  # equal to rounding
             self._here, self._stuck = before, True
             return
         self._path.append(self._here)
+
+    def _along(self, step: np.ndarray) -> tuple[np.ndarray, float, np.ndarray] | None:
+        """Return the point, the value and the probabilities at the end of a step, shortened until it gains."""
+        point, value, gradient = self._here
+        slope = float(gradient @ step) if step.size else 0.0
+        for _ in range(MOST_HALVINGS if slope < 0 else 0):
+            reached, probabilities = self._function.value(point + step)
+            if reached <= value + GAIN * slope + ROUNDING * abs(value):
+                return point + step, reached, probabilities
+            step, slope = 0.5 * step, 0.5 * slope
+        return None
 
     def size(self, point: np.ndarray, value: float, gradient: np.ndarray) -> float:
         """Return the largest entry of the gradient."""

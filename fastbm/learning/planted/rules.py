@@ -12,6 +12,7 @@ from ...inference.exact.method import refuse_if_long
 from ...kernels.stopwatch import Stopwatch
 from ...machine.machine import BoltzmannMachine
 from .. import make
+from ..learn import way_out
 from ..methods import OF_RULES, PRESETS, RULES
 from ..rules import prepare
 from ..settings import FitSettings
@@ -117,9 +118,7 @@ def learn(
             raise ValueError(f"not learned within budget = {budget:g} s.")
     parameters = driver.parameters
     if not all(np.isfinite(array).all() for array in parameters.arrays):
-        raise checks.Diverged(
-            f"learning diverged: parameters are not finite. Lower learning_rate (it is {settings.learning_rate:g})."
-        )
+        raise checks.Diverged(f"learning diverged: parameters are not finite. {way_out(settings)}")
     driver.judge(n_epochs)
     return Learned(parameters.machine(start), driver.converged, watch.seconds)
 

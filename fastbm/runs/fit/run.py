@@ -49,9 +49,9 @@ class FitRun(Learned):
 
     @classmethod
     def why_another(cls, settings: Mapping[str, Any]) -> str:
-        """Return why a longer run would not begin as this one did; empty if it would."""
+        """Return why a longer run would not begin as this one did; empty if it would. Formulas are refused."""
         if settings["optimizer"] == "none":
-            return f"method={settings['method']!r} is a formula, which more epochs would not change"
+            raise ValueError(f"cannot extend: method={settings['method']!r} is a formula, which knows no epochs.")
         if settings.get("schedule", "constant") != "constant":
             return (
                 f"schedule={settings['schedule']!r} lets the learning rate fall over epochs={settings['epochs']}, so "

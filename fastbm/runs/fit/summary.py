@@ -124,6 +124,8 @@ def _errors(run: Learned) -> dict[str, Any]:
         return {}
     symmetric = len(arrays) == 1 and not run.model.is_layered and arrays[0].ndim == 2
     sizes = arrays[0][np.triu_indices(len(arrays[0]), 1)] if symmetric else np.concatenate([a.ravel() for a in arrays])
+    if not sizes.size:  # of one unit
+        return {}
     found: dict[str, Any] = {"standard error of couplings, median": float(np.median(sizes))}
     unknown = int(np.isinf(sizes).sum())
     return found | ({"couplings that the data leave open": unknown} if unknown else {})

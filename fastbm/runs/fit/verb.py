@@ -141,8 +141,8 @@ def fit(
 
     With u_i the log-odds of what unit i is, given all other units, and < > the mean over rows, the convex rules
     minimise: "pseudolikelihood" sum_i <log(1 + exp(-u_i))>; "rise" (interaction screening) sum_i <exp(-u_i / 2)>;
-    "log-rise" sum_i log <exp(-u_i / 2)>. "minimum-probability-flow" to all states that differ by one flip is the
-    objective of "rise" by another name. One coupling serves both its units; a sparse `init` says which pairs are
+    "log-rise" sum_i log (<exp(-u_i / 2)> + 1e-15). "minimum-probability-flow" to all states that differ by one flip is
+    the objective of "rise" by another name. One coupling serves both its units; a sparse `init` says which pairs are
     coupled.
 
     A missing entry is a unit that is free in its row: the likelihood is that of what is known of each row, and the
