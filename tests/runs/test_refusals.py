@@ -90,6 +90,12 @@ def test_storage_options_are_checked_in_memory_too(options: dict[str, Any]) -> N
         sample(**options)
 
 
+@pytest.mark.parametrize("verb", [bm.open, bm.resume, bm.merge, bm.verify, bm.load, bm.models.from_rudy])
+def test_what_is_no_path_is_told(verb: Callable[[Any], Any]) -> None:
+    with pytest.raises(TypeError, match="path must be text or a Path; got 3"):
+        verb(3)
+
+
 def test_a_damaged_run_is_told(tmp_path: Path) -> None:
     path = tmp_path / "run.h5"
     begin_and_stop(fit, path, commit_seconds=0)
