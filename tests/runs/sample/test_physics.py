@@ -124,6 +124,8 @@ def test_overlaps_at_one_of_several_temperatures() -> None:
     assert np.array_equal(cold.value, q.value)
     with pytest.raises(ValueError, match=r"needs beta, one of 0\.2, 0\.6"):
         run.overlap_distribution()
+    with pytest.raises(TypeError, match=r"beta must be a number; got \[0.6\]"):
+        run.overlap_distribution([0.6])
     with pytest.raises(ValueError, match=r"the nearest to 0\.5 is 0\.6"):
         run.overlap_distribution(0.5)
 
