@@ -169,6 +169,14 @@ def real(argument: str, value: Any, *, least: float = -math.inf, above: float | 
     return float(value)
 
 
+def path(argument: str, value: Any) -> str:
+    """Return the text of a path; others than texts and path objects are refused."""
+    text = os.fspath(value) if isinstance(value, os.PathLike) else value
+    if not isinstance(text, str):
+        raise TypeError(f"{argument} must be text or a Path; got {value!r} ({type(value).__name__}).")
+    return text
+
+
 def any_array(argument: str, value: Any) -> np.ndarray:
     """Return `value` as an array; rows of unequal length are refused, and so are masked entries.
 

@@ -96,6 +96,6 @@ def _one(
     wide = weights.reshape(weights.shape + (1,) * (observable.ndim - 2))
     # from the plain mean on: what does not vary keeps its value, and large means keep their digits
     origin = observable.mean(axis=(0, 1))
-    with np.errstate(invalid="ignore"):  # where all the weight lies in one block
+    with np.errstate(invalid="ignore", divide="ignore"):  # where all the weight lies in one block
         ratio = jackknife(lambda top, bottom: top / bottom, wide * (observable - origin), wide, n_blocks=n_blocks)
     return origin + ratio.value, ratio.error, left

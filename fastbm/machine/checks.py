@@ -71,7 +71,7 @@ def check_names(names: Any, n_visible: int, n_units: int) -> Names:
 
     Numbers of NumPy become Python's.
     """
-    if isinstance(names, (str, bytes)) or not isinstance(names, Iterable):
+    if isinstance(names, (str, bytes)) or not isinstance(names, Iterable) or getattr(names, "ndim", 1) == 0:
         raise TypeError(f"names must be a list of names of units; got {names!r} ({type(names).__name__}).")
     found = [name.item() if isinstance(name, np.generic) else name for name in names]
     if len(found) == n_visible < n_units:

@@ -103,7 +103,7 @@ def opened(path: str | Path, format_name: str, none_such: str) -> Iterator[Any]:
     """
     from .._base import hdf5
 
-    if not Path(path).is_file():
+    if not Path(checks.path("path", path)).is_file():
         raise checks.StorageError(f"{path} {checks.no_file(path)}.")
     try:
         has_seal = files.check_seal(Path(path))

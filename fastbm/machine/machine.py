@@ -220,7 +220,7 @@ class BoltzmannMachine(Layout):
         -------
         float or array
         """
-        units = np.asarray(i)
+        units = checks.any_array("i", i)
         if units.dtype.kind not in "iu" or (
             units.size and not (-self.n_units <= units.min() <= units.max() < self.n_units)
         ):

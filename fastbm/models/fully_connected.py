@@ -120,7 +120,7 @@ def hopfield(patterns: Any) -> BoltzmannMachine:
     >>> bm.models.hopfield([1, -1, 1]).field([1, -1, 1]).round(6)
     array([ 0.666667, -0.666667,  0.666667])
     """
-    stored = np.atleast_2d(np.asarray(patterns))
+    stored = np.atleast_2d(checks.any_array("patterns", patterns))
     stored = SPIN.values(SPIN.bits("patterns", stored), np.float64)
     if stored.ndim != 2 or not stored.size:
         raise ValueError(f"patterns must have shape (n_patterns, n_units); got {stored.shape}.")

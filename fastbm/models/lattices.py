@@ -114,7 +114,8 @@ def edwards_anderson(
 
 
 def _check_sides(shape: Sequence[int], periodic: bool) -> list[int]:
-    sides = [checks.whole(f"shape[{k}]", side, least=1) for k, side in enumerate(np.atleast_1d(shape).tolist())]
+    given = np.atleast_1d(checks.any_array("shape", shape)).tolist()
+    sides = [checks.whole(f"shape[{k}]", side, least=1) for k, side in enumerate(given)]
     if not sides:
         raise ValueError("shape must name at least one side; got an empty shape.")
     if periodic and 1 in sides:

@@ -62,9 +62,10 @@ def from_rudy(path: str | Path, *, problem: str = "couplings", units: str = "spi
     -2.0
     """
     checks.choice("problem", problem, PROBLEMS)
-    if not Path(path).is_file():
+    path = Path(checks.path("path", path))
+    if not path.is_file():
         raise checks.StorageError(f"{path} {checks.no_file(path)}.")
-    n, i, j, w = _read_rudy(Path(path))
+    n, i, j, w = _read_rudy(path)
     factor, offset = (1.0, 0.0) if problem == "couplings" else (-0.5, -0.5 * math.fsum(w))
     made = BoltzmannMachine(Sparse.of_pairs(n, i, j, factor * w), units="spin", offset=offset).to_units(units)
     return named(made, "from_rudy", path=str(path), problem=problem, units=units)
@@ -178,7 +179,8 @@ def from_qubo(Q: Any, *, offset: float = 0.0) -> BoltzmannMachine:
         raise ValueError("Q must hold at least one variable; got an empty matrix.")
     if not sparse:
         dense = checks.finite_array("Q", Q)
-        weights = -(dense + dense.T)
+        with np.errstate(over="ignore"):  # the machine refuses what is not finite
+            weights = -(dense + dense.T)
         np.fill_diagonal(weights, 0.0)
         return BoltzmannMachine(weights, -np.diagonal(dense), units="binary", offset=offset)
     entries = Q.tocoo()

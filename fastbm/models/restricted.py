@@ -65,7 +65,7 @@ def restricted(
     block = checks.finite_array("weights", weights)
     checks.shape("weights", block, ("n_visible", "n_hidden"))
     for name, wanted, found in (("n_visible", n_visible, block.shape[0]), ("n_hidden", n_hidden, block.shape[1])):
-        if wanted not in (None, found):
+        if wanted is not None and checks.whole(name, wanted) != found:
             raise ValueError(f"{name} is {wanted}, but weights has shape {block.shape}.")
     biases = []
     for name, bias, size in (

@@ -15,6 +15,7 @@ from .. import store
 from .._base import checks, threads as threads_module
 from .._base.arithmetic import arithmetic
 from .._base.halting import Halted
+from .._base.options import flag
 from ..kernels.cache import silent
 from ..machine.machine import BoltzmannMachine
 from ..sampling.observables import Function
@@ -48,6 +49,7 @@ def begin(
     check_progress(progress)
     part(spec["kind"], storage, (), arguments)
     _check_storage(out, **storage)
+    flag("overwrite", overwrite)
     stop = _stop(stop, out, max_seconds)
     with silent(progress is False), stop:
         with _breaking(stop):
@@ -90,7 +92,7 @@ def make_storage(
         common["streams"], along = described(spec, task.streams, inputs)
         common["inputs"] = inputs | along
     storage = dict(storage)
-    about = {**getattr(task, "detail", {}), **storage.pop("about", {})}
+    about = {**getattr(task, "detail", {}), **(storage.pop("about", None) or {})}
     if out is not None and spec["kind"] != "sample":  # whose bits are the same everywhere
         about["arithmetic"] = arithmetic()
     common["meta"] = {key: str(value) for key, value in about.items()}
@@ -127,12 +129,23 @@ def _check_storage(
     """Check how a run is to be written, also where it stays in memory."""
     if out is not None and not isinstance(out, (str, os.PathLike)):
         raise TypeError(f"out must be a path; got {out!r} ({type(out).__name__}).")
-    if "arithmetic" in (about or {}):
-        raise ValueError("about: 'arithmetic' is written by fastbm itself; choose another name.")
+    _check_about({} if about is None else about)
     checks.real("commit_seconds", commit_seconds, least=0.0)
     checks.whole("commit_bytes", commit_bytes)
     if compression is not None:
         checks.choice("compression", compression, ("gzip", "zstd"))
+    flag("merge", merge)
+
+
+def _check_about(about: Any) -> None:
+    """Refuse what cannot be kept with a run as texts by name."""
+    if not isinstance(about, Mapping):
+        raise TypeError(f'about must be a dict of texts, such as {{"tissue": "retina 4"}}; got {about!r}.')
+    for name, text in about.items():
+        if not isinstance(name, str) or not name or "\0" in f"{name}{text}":
+            raise ValueError(f"about must have names and texts without null characters; got {name!r}: {text!r}.")
+    if "arithmetic" in about:
+        raise ValueError("about: 'arithmetic' is written by fastbm itself; choose another name.")
 
 
 def _go(

@@ -227,7 +227,8 @@ class Run:
     def _need(self, name: str, what: str) -> None:
         if self._has(name):
             return
-        if self.kind == "sample" and name != "samples/states" and self.path is not None:
+        folders = ("samples", self.config["sample"]["sampler"]) if self.kind == "sample" else ()  # of what it must have
+        if name.split("/")[0] in folders and name != "samples/states" and self.path is not None:
             raise StorageError(f"{self.path} makes no sense: its samples have no {what}. Restore a copy of it.")
         if name == "samples/states" and "sample" in self.config:
             raise AttributeError('this run was told keep="best": its states are in best_states and best_energies.')

@@ -16,6 +16,8 @@ _BLOCKS = {"lookup": 128, "multispin": 512}  # chains that are held together
 CLUSTER_BYTES = 3.0
 PACKED_COPIES = 6.0
 LANE_BYTES = 200.0  # streams, energies, a row of samples
+CHOICE_BYTES = 32.0  # for each replica, of temperatures that are compared to choose a kernel
+SWEEP_BYTES = 16.0  # for each sweep of a schedule: its temperature, and a copy of a part of them
 PART = 0.9  # of what is free may be used
 SMALL = 6.4e7  # bytes that are not worth a look at what is free
 CGROUP = Path("/sys/fs/cgroup")
@@ -38,6 +40,31 @@ def _of_couplings(subject: Conditioned, kernel: str) -> float:
     if kernel == "dense":
         return 14.0 * n_units**2 + (8.0 * n_units**2 if couplings.kind == "sparse" else 0.0)
     return 6.0 * sum(array.nbytes for array in couplings.arrays)
+
+
+def check_many(settings: SampleSettings) -> None:
+    """Refuse chains, levels and temperatures of a schedule so many that memory would not hold a few numbers of each.
+
+    It is done before any are made.
+
+    Raises
+    ------
+    ValueError
+    """
+    n_betas = getattr(settings.own, "n_betas", None) or 1
+    of_levels = f" with n_betas = {n_betas}" if n_betas > 1 else ""
+    _refuse_many(f"n_chains = {settings.n_chains}{of_levels}", CHOICE_BYTES * settings.n_chains * n_betas)
+    if settings.sampler == "annealing":
+        _refuse_many(f"n_sweeps = {settings.n_sweeps}", SWEEP_BYTES * settings.n_sweeps)
+
+
+def _refuse_many(what: str, needed: float) -> None:
+    free = None if needed <= SMALL else available_bytes()
+    if free is not None and needed > PART * free:
+        raise ValueError(
+            f"{what}: to hold so many temperatures takes {needed / 1e9:.3g} GB, whatever the model; "
+            f"{PART * free / 1e9:.3g} GB are free. Ask for fewer."
+        )
 
 
 def check_memory(settings: SampleSettings, subject: Conditioned, *, together: int | None = None) -> None:

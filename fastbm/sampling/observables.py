@@ -48,7 +48,7 @@ def check_observables(given: Any) -> tuple[dict[str, str | None], dict[str, Func
 def _entries(given: Any) -> Mapping[Any, Any]:
     if isinstance(given, Mapping):
         return given
-    if isinstance(given, str) or not isinstance(given, Iterable):
+    if isinstance(given, str) or not isinstance(given, Iterable) or getattr(given, "ndim", 1) == 0:
         raise TypeError(f"observables must be a list of names, or a dict of names and functions; got {given!r}.")
     names = list(given)
     for name in names:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 
-from .._base.checks import StorageError
+from .._base import checks
 from .._base.system import fcntl
 
 PARTS, TEMPORARY, BAD = ".parts", ".tmp", ".bad"
@@ -41,7 +41,7 @@ class Names:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         text = _checked(path).rstrip("/")
         if fcntl is None:  # no writer could keep others out
-            raise StorageError(
+            raise checks.StorageError(
                 f"{text!r}: this system has no file locks (fcntl), so that runs stay in memory: leave out `out` or "
                 "use Linux, macOS or WSL."
             )
@@ -109,7 +109,7 @@ class Names:
             return
         for name, mode in sorted(kinds):
             what = "is a link" if stat.S_ISLNK(mode) else "is no plain file"
-            raise StorageError(
+            raise checks.StorageError(
                 f"{self.shown}{PARTS}/{name} {what}, which fastbm never makes there. Nothing was changed. "
                 f"Put the file itself in its place."
             )
@@ -145,7 +145,7 @@ def is_own(name: str) -> bool:
 
 def is_campaign(path: str | os.PathLike[str]) -> bool:
     """Return whether a path is the folder of a campaign, and not a run."""
-    return os.path.isfile(os.path.join(os.path.expanduser(path), GENERATION.format(0)))
+    return os.path.isfile(os.path.join(os.path.expanduser(checks.path("path", path)), GENERATION.format(0)))
 
 
 def unfinished(path: Path) -> Path:
@@ -166,9 +166,7 @@ def is_segment(name: str) -> bool:
 
 def _checked(path: str | os.PathLike[str]) -> str:
     """Return the text of a path that names a file."""
-    text: str | bytes = os.fspath(path)
-    if isinstance(text, bytes):
-        raise TypeError(f"a run's path must be text; got {text!r} (bytes).")
+    text = checks.path("path", path)
     if not text:
         raise ValueError("the path of the run is empty. Name a file, such as 'run.h5'.")
     if "\0" in text:

@@ -194,6 +194,15 @@ def test_reweighting_too_far_is_told(scale: float) -> None:
     assert found.ess < 10
 
 
+def test_reweighting_onto_one_sample_has_no_error() -> None:
+    energy = np.where(np.arange(40) % 2, -3.0, 0.0)[:, None]
+    energy[0] = 33.3
+    with pytest.warns(bm.ConvergenceWarning, match="leaves 1 effective samples"):
+        found = reweight(energy, energy, 10.0, 0.5)
+    assert found.value == pytest.approx(33.3)
+    assert np.isnan(found.error)
+
+
 def test_reweighting_does_not_overflow() -> None:
     """Energies of a large machine: log weights of 1e6 whose spread is 1."""
     energy = -1e9 + autoregressive(0.0, 1000, 2)

@@ -88,6 +88,7 @@ def test_names_stand_in_warnings_tables_and_pictures() -> None:
         (ValueError, ["a", "b", "a", "c"], "'a' is there twice"),
         (TypeError, "abcd", "names must be a list of names of units; got 'abcd'"),
         (TypeError, 4, "names must be a list"),
+        (TypeError, np.array("a"), "names must be a list"),
         (TypeError, [["a"], "b", "c", "d"], "hashable"),
     ],
 )

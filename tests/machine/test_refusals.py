@@ -15,6 +15,7 @@ from tests.support.small_machines import BLOCK, PAIR, make
 BAD_MODELS = {
     "asymmetric": (lambda: BoltzmannMachine([[0, 1], [2, 0]]), ValueError, [
         "weights must be symmetric", "= 1 at (0, 1)", "(W + W.T) / 2", "list of blocks"]),
+    "a number": (lambda: BoltzmannMachine(np.array(2.0)), ValueError, ["weights must be a square matrix"]),
     "diagonal": (lambda: BoltzmannMachine([[0, 1], [1, 3]]), ValueError, [
         "weights must have a zero diagonal", "3 at (1, 1)", "bias"]),
     "nan": (lambda: BoltzmannMachine([[0, math.nan], [math.nan, 0]]), ValueError, [
@@ -85,6 +86,7 @@ BAD_QUESTIONS = {
         "visible must be 0 or 1", "-1 at (0,)", "(s + 1) // 2"]),
     "negative beta": (lambda: BITS.free_energy([1, 1, 1], beta=-1.0), ValueError, ["beta must be at least 0", "-1"]),
     "infinite beta": (lambda: BITS.free_energy([1, 1, 1], beta=math.inf), ValueError, ["beta must be finite"]),
+    "rows of units": (lambda: SPINS.energy_delta([1] * 7, [[0, 1], [2]]), ValueError, ["i must be an array"]),
     "no such unit": (lambda: SPINS.energy_delta([1] * 7, 7), ValueError, ["i must be indices of units", "0 to 6", "7"]),
     "fractional unit": (lambda: SPINS.energy_delta([1] * 7, 1.0), ValueError, ["i must be indices of units", "1.0"]),
     "clamped twice": (lambda: SPINS.condition([2, 2], [1, 1]), ValueError, [

@@ -200,6 +200,11 @@ def test_a_seed_gives_one_machine(name):
 BAD = {
     "periodic side of one": (lambda: models.ising((1, 3)), ValueError, [
         "shape", "length 1", "(1, 3)", "periodic=False"]),
+    "rows of sides": (lambda: models.ising([[2, 3], [4]]), ValueError, ["shape must be an array"]),
+    "rows of patterns": (lambda: models.hopfield([[1, 1], [1]]), ValueError, ["patterns must be an array"]),
+    "sums beyond floats": (lambda: models.from_qubo([[0, 1e308], [1e308, 0]]), ValueError, ["weights"]),
+    "visible units as a list": (
+        lambda: models.restricted([2, 2], weights=[[1.0, 1.0], [0.0, 1.0]]), TypeError, ["n_visible must be a whole"]),
     "no side": (lambda: models.ising(()), ValueError, ["shape must name at least one side"]),
     "side of nothing": (lambda: models.ising((3, 0)), ValueError, ["shape[1] must be at least 1", "0"]),
     "fractional side": (lambda: models.ising((3, 2.5)), TypeError, ["shape[", "whole number"]),

@@ -18,6 +18,7 @@ from matplotlib.figure import Figure
 import fastbm as bm
 from fastbm import plots
 from tests.support import runs
+from tests.support.machines import calm
 
 
 @pytest.fixture(autouse=True)
@@ -83,6 +84,12 @@ def test_runs_and_results_draw_themselves() -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("coupling", [1.0, 1e30])
+def test_a_run_of_one_sample_is_drawn_whatever_its_energies_are(coupling: float) -> None:
+    run = calm(bm.sample, bm.models.ising((3, 3), coupling=coupling), n_chains=4, n_sweeps=1)
+    assert [axes.has_data() for axes in run.plot().axes] == [True] * 3
+
+
 def test_what_notebooks_show_is_escaped_and_short() -> None:
     sampled = lattice()
     comparison = bm.compare({"<i>": bm.models.curie_weiss(6)}, ["exact", "tap"])

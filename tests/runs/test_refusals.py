@@ -67,6 +67,11 @@ def test_runs_that_are_not_there_are_named(verb: Callable[[Path], bm.Run], tmp_p
         (ValueError, "commit_seconds must be at least 0", {"commit_seconds": -1.0}),
         (ValueError, "commit_bytes must be at least 0", {"commit_bytes": -1}),
         (ValueError, "compression must be one of 'gzip', 'zstd'", {"compression": "zip"}),
+        (TypeError, "merge must be True or False", {"merge": "no"}),
+        (TypeError, "overwrite must be True or False", {"overwrite": "no"}),
+        (TypeError, "about must be a dict of texts", {"about": ["tissue"]}),
+        (ValueError, "about must have names and texts", {"about": {1: "tissue"}}),
+        (ValueError, "about must have names and texts", {"about": {"tissue": "retina\0"}}),
         (TypeError, "out must be a path", {"out": 3}),
     ],
 )
@@ -79,10 +84,16 @@ def test_bad_storage_is_named(error: type[Exception], text: str, options: dict[s
 @pytest.mark.parametrize("options", [{}, {"commit_seconds": -1.0}, {"compression": "zip"}], ids=str)
 def test_storage_options_are_checked_in_memory_too(options: dict[str, Any]) -> None:
     if not options:
-        assert sample(commit_seconds=1.0, compression="gzip").finished
+        assert sample(commit_seconds=1.0, compression="gzip", about=None).finished
         return
     with pytest.raises(ValueError, match=next(iter(options))):
         sample(**options)
+
+
+@pytest.mark.parametrize("verb", [bm.open, bm.resume, bm.merge, bm.verify, bm.load, bm.models.from_rudy])
+def test_what_is_no_path_is_told(verb: Callable[[Any], Any]) -> None:
+    with pytest.raises(TypeError, match="path must be text or a Path; got 3"):
+        verb(3)
 
 
 def test_a_damaged_run_is_told(tmp_path: Path) -> None:

@@ -85,6 +85,7 @@ def test_functions_must_be_given_again(tmp_path: Path, monkeypatch: pytest.Monke
     [
         (ValueError, "observables must be one of 'magnetisation', .*Did you mean 'overlap'", ["overlaps"]),
         (TypeError, "observables must be a list of names, or a dict", "overlap"),
+        (TypeError, "observables must be a list of names, or a dict", np.array("overlap")),
         (TypeError, "functions need names", [len]),
         (ValueError, r"observables\['m'\] must be one of", {"m": "magnetization "}),
         (ValueError, "observables must have names of letters", {"a/b": len}),

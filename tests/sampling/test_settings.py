@@ -181,10 +181,17 @@ def test_many_chains_are_refused_before_memory_is_taken(monkeypatch: pytest.Monk
         bm.sample(SK, n_chains=1_000_000, n_sweeps=1)
     with pytest.raises(ValueError, match=r"n_chains = 100000 \(\d+ replicas\) of 30"):
         bm.sample(SK, sampler="tempering", n_chains=100_000, n_sweeps=1)
-    monkeypatch.setattr("fastbm.sampling.memory.available_bytes", lambda: 1.0)
+    many: list[dict[str, Any]] = [
+        {"n_chains": 2**53}, {"n_chains": 2**53, "clamp": ([0], [1])}, {"sampler": "annealing", "n_sweeps": 2**53},
+        {"sampler": "tempering", "n_betas": 2**53},
+    ]  # fmt: skip
+    for options in many:  # of which nothing is made at all
+        with pytest.raises(ValueError, match=f"{2**53}: to hold so many temperatures takes"):
+            bm.sample(SK, **options)
+    monkeypatch.setattr("fastbm.sampling.memory.available_bytes", lambda: 100.0)
     monkeypatch.setattr("fastbm.sampling.memory.SMALL", 0.0)
     with pytest.raises(ValueError, match="Not even one chain would fit"):
-        bm.sample(small(), n_sweeps=1)
+        bm.sample(small(), n_chains=1, n_sweeps=1)
     monkeypatch.setattr("fastbm.sampling.memory.available_bytes", lambda: None)
     assert bm.sample(small(), n_sweeps=1).finished
 

@@ -45,7 +45,7 @@ def check(weights: Any) -> Couplings:
         return _check_layered(weights)
     if hasattr(weights, "tocsr"):
         return _check_sparse(weights)
-    check_size(len(weights) if hasattr(weights, "__len__") else 0)
+    check_size(len(weights) if hasattr(weights, "__len__") and getattr(weights, "ndim", 1) > 0 else 0)
     matrix = checks.finite_array("weights", weights)
     _check_square(matrix.shape)
     return Dense(matrix if _check_symmetric(matrix) == 0.0 else (matrix + matrix.T) / 2)

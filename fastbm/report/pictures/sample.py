@@ -109,7 +109,7 @@ def draw_autocorrelation(axes: Any, run: SampleRun) -> None:
         raise ValueError("samples at logarithmic times have no autocorrelation over lags: draw `relaxation`.")
     energy, patterns, thin = run.energy, _patterns(run), run.config["sample"]["thin"]
     taus = [float(diagnostics.tau_int(energy[:, chains])) for chains in patterns]
-    n = max(2, min(len(energy), int(10 * max(taus)) + 10))
+    n = min(len(energy), int(10 * max(taus)) + 10)
     colour = {"color": BLUE} if len(patterns) == 1 else {}
     for chains in patterns:
         axes.plot(np.arange(n) * thin, diagnostics.autocorrelation(energy[:, chains])[:n], ".-", ms=3, **colour)
@@ -134,8 +134,14 @@ def _of_patterns(run: SampleRun) -> str:
 
 
 def _bins(energy: np.ndarray) -> np.ndarray | int:
-    """Edges of about `BINS` bins; of energies on a lattice each holds equally many levels, not one more or less."""
+    """Edges of about `BINS` bins; of energies on a lattice each holds equally many levels, not one more or less.
+
+    There is one bin where floats are too few for the edges between.
+    """
     levels = np.unique(energy)
+    largest, spread = np.abs(levels).max(), np.ptp(levels) or 1.0  # which matplotlib takes for that of one level
+    if spread < 1e-12 * largest:
+        return np.array([levels[0] - 1e-9 * largest, levels[-1] + 1e-9 * largest])
     if not 2 <= len(levels) <= MOST_LEVELS:
         return BINS
     gaps = np.diff(levels)

@@ -107,8 +107,8 @@ def quantities_of(
 
 
 def _varies(columns: np.ndarray) -> bool:
-    """Return whether a series ever changed."""
-    return bool((columns[:FEW] != columns[0, 0]).any() or np.ptp(columns) > 0.0)
+    """Return whether a series, which may be empty, ever changed."""
+    return len(columns) > 0 and bool((columns[:FEW] != columns[0, 0]).any() or np.ptp(columns) > 0.0)
 
 
 def _by_group(

@@ -199,7 +199,7 @@ def overlap_distribution(run: Samples, beta: float | None, bins: int | None) -> 
     """Return P(q) at one temperature, from the recorded overlaps or else from the recorded states."""
     _check_series(run)
     check_one_pattern(run, "overlap_distribution")
-    values = overlaps(run)
+    values, beta = overlaps(run), None if beta is None else checks.real("beta", beta)
     known = [at for at in temperatures(run) if values.at(at) is not None]
     if beta is None and len(np.unique(run.beta)) > 1:
         raise ValueError(f"overlap_distribution needs beta, one of {', '.join(f'{at.beta:g}' for at in known)}.")

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..._base import checks
 from ...sampling.unseen import unseen
 from .errors import across_chains
 from .physics import check_chains, check_one_pattern
@@ -45,7 +46,7 @@ def relaxation(run: Samples, beta: float | None) -> Relaxation:
     """Return means over chains at each recorded time, at one of the temperatures at which chains are."""
     check_chains(run)
     check_one_pattern(run, "relaxation")
-    known = np.unique(run.beta)
+    known, beta = np.unique(run.beta), None if beta is None else checks.real("beta", beta)
     if beta is None and len(known) > 1:
         raise ValueError(f"relaxation needs beta, one of {', '.join(f'{b:g}' for b in known)}.")
     chosen = float(known[-1] if beta is None else known[np.argmin(np.abs(known - beta))])

@@ -16,7 +16,7 @@ from ...machine.machine import BoltzmannMachine, check_machine
 from ...sampling.arguments import check
 from ...sampling.chains import start_bits
 from ...sampling.clamped import Conditioned
-from ...sampling.memory import check_memory, check_rows
+from ...sampling.memory import check_many, check_memory, check_rows
 from ...sampling.observables import check_observables
 from ...sampling.resolve import resolve
 from ...sampling.samplers import OWN
@@ -216,6 +216,7 @@ def sample(
         "first_chain": _unless(first_chain, 0),
     }
     settings = check(sampler, given, own)
+    check_many(settings)
     subject = Conditioned(model, _two(clamp), settings.n_chains)
     settings = resolve(settings, subject, threads_module.resolve(threads))
     if executor is not None:

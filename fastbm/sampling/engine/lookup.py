@@ -155,7 +155,7 @@ class LookupChains(WordChains):
         shape = (len(kinds), self.n_units, len(kinds[0]), n_entries(near.shape[1] + own))
         tables = arrays.zeros(shape, np.uint16)
 
-        n_parts = 1 if len(kinds) >= self.threads else self.threads  # of the units
+        n_parts = 1 if len(kinds) >= self.threads else min(self.threads, self.n_units)  # of the units, none empty
         ends = [k * self.n_units // n_parts for k in range(n_parts + 1)]
 
         def make(job: int) -> None:

@@ -124,6 +124,8 @@ def test_overlaps_at_one_of_several_temperatures() -> None:
     assert np.array_equal(cold.value, q.value)
     with pytest.raises(ValueError, match=r"needs beta, one of 0\.2, 0\.6"):
         run.overlap_distribution()
+    with pytest.raises(TypeError, match=r"beta must be a number; got \[0.6\]"):
+        run.overlap_distribution([0.6])
     with pytest.raises(ValueError, match=r"the nearest to 0\.5 is 0\.6"):
         run.overlap_distribution(0.5)
 
@@ -188,7 +190,7 @@ def test_clamped_patterns_have_rows_of_their_own() -> None:
     assert {row.pattern for row in by_temperature(bm.sample(field, beta=[0.2, 0.5], n_chains=4, n_sweeps=9))} == {None}
 
 
-def test_swaps_and_round_trips_are_those_of_the_rows() -> None:
+def test_swaps_and_round_trips_are_those_of_the_rows(tmp_path: Path) -> None:
     run = calm(bm.sample, GLASS, sampler="tempering", betas=[0.2, 0.5, 0.9, 1.4], n_chains=6, n_sweeps=300, burn_in=50)
     assert run.betas.tolist() == [0.2, 0.5, 0.9, 1.4]
     assert run.beta.tolist() == [1.4] * 6
@@ -199,8 +201,9 @@ def test_swaps_and_round_trips_are_those_of_the_rows() -> None:
     assert (run.swap_rates > 0).all() and (run.swap_rates < 1).all()
     assert np.array_equal(run.round_trips, run.read("tempering/round_trips")[-1])
     assert run.round_trips.sum() > 0
-    with pytest.raises(AttributeError, match="has no swaps"):
-        _ = bm.sample(SK, n_sweeps=1).swap_rates
+    for out in (None, tmp_path / "run.h5"):  # a file is not damaged because its sampler swaps nothing
+        with pytest.raises(AttributeError, match="has no swaps"):
+            _ = bm.sample(SK, n_sweeps=1, out=out).swap_rates
 
 
 def test_acceptance_is_counted_flip_by_flip() -> None:
@@ -244,6 +247,10 @@ def test_summaries_fit_a_terminal_and_tell_the_kernel(name: str, tmp_path: Path)
     assert run.summary()["kernel"].split()[0] in ("sparse", "dense", "wolff")
     if name == "tempering":
         assert "swap rates" in text and "round trips" in text
+
+
+def test_without_samples_there_is_no_r_hat() -> None:
+    assert np.isnan(bm.sample(SK, n_sweeps=0).r_hat).all()
 
 
 def test_what_only_runs_of_sample_have() -> None:

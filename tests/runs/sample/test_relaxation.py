@@ -93,6 +93,8 @@ def test_what_needs_an_even_series_is_withheld(tmp_path: Path, capsys: pytest.Ca
     assert tree["samples"]["sweep"].dims == ("draw",)
     with pytest.raises(ValueError, match=r"relaxation needs beta, one of 0.2, 0.4\."):
         calm(bm.sample, SK, thin="log", beta=[0.2, 0.4], n_chains=4, n_sweeps=9).relaxation()
+    with pytest.raises(TypeError, match=r"beta must be a number; got \[0.2\]"):
+        run.relaxation([0.2])
     with pytest.raises(ValueError, match=r"the nearest to 1 is 0.2\."):
         calm(bm.sample, SK, beta=0.2, n_chains=4, n_sweeps=9).relaxation(1.0)
     with pytest.raises(ValueError, match="2 clamped patterns"):

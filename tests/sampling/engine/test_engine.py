@@ -277,6 +277,16 @@ def test_bits_do_not_depend_on_threads_and_on_cuts(kernel: str, rule: str, order
     np.testing.assert_allclose(three.energies(), found[0]["samples/energy"][-1], rtol=off, atol=off)
 
 
+def test_there_may_be_more_threads_than_units() -> None:
+    one, many = (
+        make_chains(bm.models.ising((2, 2)), 64, kernel="lookup", beta=0.4, seed=1, threads=threads)
+        for threads in (1, 9)
+    )
+    for chains in (one, many):
+        chains.sweep(3)
+    assert_same_state(one, many)
+
+
 @pytest.mark.parametrize(("kernel", "rule", "order"), ways(*MODELS))
 def test_a_run_goes_on_from_its_state(kernel: str, rule: str, order: str) -> None:
     whole = chains_of(kernel, rule, order)
