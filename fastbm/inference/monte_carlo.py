@@ -174,7 +174,8 @@ class Gibbs(_Chains):
     Means with errors, second moments, energy; `converged` by split R-hat of energy, units and pairs of units, by
     the means that a machine without biases is known to have, and by whether halves of the run differ. None where
     chains agree but may all have missed a valley: one chain, fewer than 8, or all from one state, unless the
-    machine is known to have one valley only; `detail["doubt"]` says why.
+    machine is known to have one valley only; also of fewer than 32 samples of a chain or 256 in all.
+    `detail["doubt"]` says why.
     """
 
     name: ClassVar[str] = "gibbs"
@@ -189,7 +190,8 @@ class Metropolis(_Chains):
     Means with errors, second moments, energy; `converged` by split R-hat of energy, units and pairs of units, by
     the means that a machine without biases is known to have, and by whether halves of the run differ. None where
     chains agree but may all have missed a valley: one chain, fewer than 8, or all from one state, unless the
-    machine is known to have one valley only; `detail["doubt"]` says why.
+    machine is known to have one valley only; also of fewer than 32 samples of a chain or 256 in all.
+    `detail["doubt"]` says why.
     """
 
     name: ClassVar[str] = "metropolis"
@@ -206,12 +208,15 @@ def _is_one_point(initial: Any) -> bool:
 def _error_of_fractions(blocks: np.ndarray, ess: float) -> np.ndarray:
     """Return standard errors of the fractions of time that units are up.
 
-    For one that never flipped it is by Laplace's rule.
+    A few flips, or none, tell of their own scarcity badly: where a unit was up once, six times are likely enough. The
+    errors are as much larger as those of independent samples are with two more of either kind (Agresti and Coull, Am.
+    Stat. 52, 119 (1998), doi:10.1080/00031305.1998.10480550), and for a unit that never flipped these themselves.
     """
-    error = diagnostics.standard_error(blocks)
-    p = blocks.mean(axis=(0, 1))
-    smoothed = (p * ess + 1.0) / (ess + 2.0)
-    return np.where(error > 0, error, np.sqrt(smoothed * (1.0 - smoothed) / ess))
+    error, p = diagnostics.standard_error(blocks), blocks.mean(axis=(0, 1))
+    smoothed, variance = (p * ess + 2.0) / (ess + 4.0), p * (1.0 - p)
+    wider = smoothed * (1.0 - smoothed)
+    flipped = (error > 0) & (variance > 0)
+    return np.where(flipped, error * np.sqrt(wider / np.where(flipped, variance, 1.0)), np.sqrt(wider / ess))
 
 
 def _result(

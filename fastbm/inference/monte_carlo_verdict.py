@@ -14,6 +14,7 @@ from ..diagnostics.drift import drifts
 from ..machine.machine import BoltzmannMachine
 from ..sampling import valleys
 
+FEWEST_SAMPLES, FEWEST = 32, 256  # of a chain and in all, of which fewer leave error bars themselves uncertain
 MOST_PAIRS = 256  # of units, about, that are looked at; as many as there are units where these are more
 
 
@@ -46,7 +47,7 @@ def _beyond(r_hat: float, limit: float) -> float:
 
 @dataclass(frozen=True)
 class ChainVerdict:
-    """`converged` is None, with the `reason`, where chains agree but may all have missed a valley."""
+    """`converged` is None, with the `reason`, where chains agree but may all have missed a valley, or are short."""
 
     converged: bool | None
     r_hat: float
@@ -84,6 +85,11 @@ def judge_chains(
     if reason := _contradiction(model, beta, energies, blocks, errors):
         return ChainVerdict(False, r_hat, reason)
     reason = valleys.why_unseen(model, beta, energies.shape[1], one_point=one_point)
+    if not reason and (len(energies) < FEWEST_SAMPLES or energies.size < FEWEST):
+        reason = (
+            f"{energies.size} samples, {len(energies)} of a chain, are too few for error bars to be trusted: "
+            f"raise n_sweeps, to {FEWEST_SAMPLES} samples of a chain and {FEWEST} in all"
+        )
     return ChainVerdict(None if reason else True, r_hat, reason)
 
 

@@ -29,6 +29,19 @@ def test_error_bars_of_chains_cover(kind: str, units: str, rule: str, n_seeds: i
     assert np.mean([f.converged for f in found]) > 0.9
 
 
+def test_error_bars_of_units_that_hardly_flip_are_as_wide_as_a_few_flips_are_rare() -> None:
+    """Of 256 samples one or none was up, where six were to be expected: in one run of 60, and it is among these."""
+    for number, seeds in ((0, (64, 89)), (4, (20, 74, 88)), (7, (21,))):
+        scales = {"scale": 0.3, "bias_scale": 2.0} if number < 4 else {"scale": 0.5, "bias_scale": 1.0}
+        model = bm.models.random_machine(6 if number < 4 else 8, seed=number % 4, **scales)
+        truth = bm.infer(model, "exact")
+        for seed in seeds:
+            found = bm.infer(model, "gibbs", n_chains=8, n_sweeps=32, seed=seed, threads=1)
+            assert found.converged and np.all(np.abs(found.mean - truth.mean) < 4.5 * found.mean_error)
+            few = bm.infer(model, "gibbs", n_chains=8, n_sweeps=31, seed=seed, threads=1)
+            assert few.converged is None and "too few for error bars" in few.detail["doubt"]
+
+
 @each(rule=["gibbs", "metropolis"], start=["up", "random"])
 def test_error_bars_cover_on_a_flat_machine_from_any_start(rule: str, start: str) -> None:
     """No proposal is ever rejected there, so chains that share an order and a start must part all the same."""
