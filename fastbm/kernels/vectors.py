@@ -179,9 +179,10 @@ def _plain_tile(kind: Any) -> Any:
     ) -> Any:  # fmt: skip
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             fields, next_field, weights, next_row, next_column, up, next_up, n_groups = args
-            nothing, size_of_name = ir.Constant(vector, ir.Undefined), 8 * size
-            fuse_kind = ir.FunctionType(vector, [vector] * 3)
-            fuse = cgutils.get_or_insert_function(builder.module, fuse_kind, f"llvm.fmuladd.v16f{size_of_name}")
+            nothing = ir.Constant(vector, ir.Undefined)
+            # a number times a bit is exact, so that one rounding gives the bits of two, where the processor fuses
+            three = ir.FunctionType(vector, [vector] * 3)
+            fuse = cgutils.get_or_insert_function(builder.module, three, f"llvm.fmuladd.v16f{8 * size}")
 
             def at(start: Any, times: Any, distance: Any, kind: Any) -> Any:
                 times = ir.Constant(_ADDRESS, times) if isinstance(times, int) else times

@@ -41,7 +41,7 @@ def average(log_w: np.ndarray, *, tail: bool = True, floors: Mapping[str, float]
     """Average exp(log_w).
 
     The error is that of the delta method, std(w) / (sqrt(n) mean(w)). Where the weights are uneven it is the largest of
-    this, of the bootstrap and, unless they are known to have none, of a log-normal `tail`, and of
+    this, of the bootstrap and, unless they are known to have none, of a log-normal `tail`. It is no less than any of
     `floors`, errors that no spread of the weights shows.
     """
     top, n = float(log_w.max()), len(log_w)

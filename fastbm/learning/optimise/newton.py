@@ -34,13 +34,7 @@ DAMPINGS = (0.01, 1.0, 100.0)  # of the Hessian where its own steps do not gain,
 
 
 class FewStates:
-    """Minus the penalised mean log-likelihood of a row, by the table of the statistics of all states.
-
-    Attributes
-    ----------
-    scale : float
-        About the curvature along any parameter where the machine has the data's moments.
-    """
+    """Minus the penalised mean log-likelihood of a row, by the table of the statistics of all states."""
 
     def __init__(self, like: BoltzmannMachine, data: PhaseMoments, settings: FitSettings, centring: Centring) -> None:
         statistics, units, means = Statistics(like), like.convention, centring.means
@@ -58,7 +52,11 @@ class FewStates:
         self._data, self._beta = np.concatenate([pairs, gap]) / centring.scale, settings.beta
         penalised = settings.l2 > 0 or settings.l2_bias > 0
         self._penalty = penalty_curvature(statistics, settings, centring) if penalised else None
-        self.scale = settings.beta**2
+
+    @property
+    def scale(self) -> float:
+        """About the curvature along any parameter where the machine has the data's moments."""
+        return float(self._beta**2)
 
     def value(self, vector: np.ndarray) -> tuple[float, np.ndarray]:
         """Return the value, and the probabilities of all states."""

@@ -278,12 +278,8 @@ def test_bits_do_not_depend_on_threads_and_on_cuts(kernel: str, rule: str, order
 
 
 def test_there_may_be_more_threads_than_units() -> None:
-    one, many = (
-        make_chains(bm.models.ising((2, 2)), 64, kernel="lookup", beta=0.4, seed=1, threads=threads)
-        for threads in (1, 9)
-    )
-    for chains in (one, many):
-        chains.sweep(3)
+    one, many = (make_chains(bm.models.ising((2, 2)), 64, kernel="lookup", threads=threads) for threads in (1, 9))
+    one.sweep(3), many.sweep(3)
     assert_same_state(one, many)
 
 
