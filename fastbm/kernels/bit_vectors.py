@@ -166,23 +166,31 @@ fetch_narrow, fetch_wide = _fetching(NARROW), _fetching(WIDE)
 
 
 class _Bytes:
-    """Sums of products of four bytes without a sign, of each of some lanes, with four that have one."""
+    """Sums of products of four bytes without a sign, of each of some lanes, with four that have one.
+
+    Without AVX-512 each lane has two sums of 16 bits on the way, of up to `most` products of bits.
+    """
 
     def __init__(self, builder: Any) -> None:
         self._builder, self.wide = builder, "+avx512vnni" in _features()
         self.lanes = 16 if self.wide else 8
         self.sums = ir.VectorType(_INDEX, self.lanes)
+        self.held = self.sums if self.wide else ir.VectorType(_SHORT, 16)
+        self.most = 0 if self.wide else 2**15 // (2 * 2**7) - 1
 
-    def added(self, total: Any, lanes: Any, row: Any) -> Any:
-        """Return the sums with the products; lanes hold bits."""
+    def added(self, held: Any, lanes: Any, row: Any) -> Any:
+        """Return what is held with the products; lanes hold bits."""
         if self.wide:
-            return _call(self._builder, "llvm.x86.avx512.vpdpbusd.512", self.sums, [total, lanes, row])
-        octets, shorts = ir.VectorType(_BYTE, 32), ir.VectorType(_SHORT, 16)
-        bytes_of = [self._builder.bitcast(one, octets) for one in (lanes, row)]
-        products = _call(self._builder, "llvm.x86.avx2.pmadd.ub.sw", shorts, bytes_of)
-        ones = ir.Constant(shorts, [1] * 16)
-        more = _call(self._builder, "llvm.x86.avx2.pmadd.wd", self.sums, [products, ones])
-        return self._builder.add(total, more)
+            return _call(self._builder, "llvm.x86.avx512.vpdpbusd.512", self.sums, [held, lanes, row])
+        bytes_of = [self._builder.bitcast(one, ir.VectorType(_BYTE, 32)) for one in (lanes, row)]
+        return self._builder.add(held, _call(self._builder, "llvm.x86.avx2.pmadd.ub.sw", self.held, bytes_of))
+
+    def joined(self, total: Any, held: Any) -> Any:
+        """Return the sums with what is held."""
+        if not self.wide:
+            halves = [held, ir.Constant(self.held, [1] * 16)]
+            held = _call(self._builder, "llvm.x86.avx2.pmadd.wd", self.sums, halves)
+        return self._builder.add(total, held)
 
 
 @intrinsic
@@ -196,25 +204,37 @@ def add_forms(typing: Any, rows: Any, next_row: Any, bits: Any, n_groups: Any, o
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         rows, next_row, bits, n_groups, own, sums = args
         code = _Bytes(builder)
-        size = 4 * code.lanes
+        size, none = 4 * code.lanes, ir.Constant(code.sums, [0] * code.lanes)
         vectors, tall = LANES // code.lanes, ROWS if code.wide else ROWS // 4
         starts = [builder.add(rows, _times(builder, ir.Constant(_ADDRESS, k), next_row)) for k in range(ROWS)]
+        some = ir.Constant(_ADDRESS, code.most) if code.most else n_groups
         for first in range(0, ROWS, tall):
-            totals = [[cgutils.alloca_once(builder, code.sums) for _ in range(vectors)] for _ in range(tall)]
-            for place in (place for row in totals for place in row):
-                builder.store(ir.Constant(code.sums, [0] * code.lanes), place)
-            with cgutils.for_range(builder, n_groups) as loop:
-                here = _times(builder, loop.index, 4 * LANES)
-                lanes = [
-                    _load(builder, bits, builder.add(here, ir.Constant(_ADDRESS, size * v)), code.sums)
-                    for v in range(vectors)
-                ]
-                for k in range(tall):
-                    four = _load(builder, starts[first + k], _times(builder, loop.index, 4), _INDEX)
-                    four = _everywhere(builder, four, code.sums)
-                    for v in range(vectors):
-                        held = builder.load(totals[k][v])
-                        builder.store(code.added(held, lanes[v], four), totals[k][v])
+            totals, places = (
+                [[cgutils.alloca_once(builder, kind) for _ in range(vectors)] for _ in range(tall)]
+                for kind in (code.sums, code.held)
+            )
+            for total in (total for row in totals for total in row):
+                builder.store(none, total)
+            with cgutils.for_range_slice(builder, ir.Constant(_ADDRESS, 0), n_groups, some) as (begin, _):
+                for place in (place for row in places for place in row):
+                    builder.store(ir.Constant(code.held, [0] * code.held.count), place)
+                left = builder.sub(n_groups, begin)
+                n = builder.select(builder.icmp_signed("<", left, some), left, some)
+                with cgutils.for_range(builder, n) as loop:
+                    group = builder.add(begin, loop.index)
+                    here = _times(builder, group, 4 * LANES)
+                    lanes = [
+                        _load(builder, bits, builder.add(here, ir.Constant(_ADDRESS, size * v)), code.sums)
+                        for v in range(vectors)
+                    ]
+                    for k in range(tall):
+                        four = _load(builder, starts[first + k], _times(builder, group, 4), _INDEX)
+                        four = _everywhere(builder, four, code.sums)
+                        for v in range(vectors):
+                            held = builder.load(places[k][v])
+                            builder.store(code.added(held, lanes[v], four), places[k][v])
+                for total, place in ((totals[k][v], places[k][v]) for k in range(tall) for v in range(vectors)):
+                    builder.store(code.joined(builder.load(total), builder.load(place)), total)
             for v in range(vectors):
                 place = _at(builder, sums, size * v, code.sums)
                 whole = builder.load(place, align=4)
@@ -222,7 +242,6 @@ def add_forms(typing: Any, rows: Any, next_row: Any, bits: Any, n_groups: Any, o
                     group, octet = divmod(first + k, 4)
                     held = _load(builder, own, 4 * LANES * group + size * v, code.sums)
                     up = builder.and_(held, ir.Constant(code.sums, [1 << 8 * octet] * code.lanes))
-                    none = ir.Constant(code.sums, [0] * code.lanes)
                     mine = builder.select(builder.icmp_unsigned("!=", up, none), builder.load(totals[k][v]), none)
                     whole = builder.add(whole, mine)
                 builder.store(whole, place, align=4)

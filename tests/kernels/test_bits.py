@@ -12,8 +12,10 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from fastbm.kernels.bit_products import add_bit_product
+from fastbm.kernels.bit_vectors import LANES
 from fastbm.kernels.bits import MASKS, add_product, fill_tables, pack_lanes
 from fastbm.kernels.digits import count_states, masks_of, room_of
+from fastbm.kernels.sampling.field_energies import STEPS, add_remainders
 from fastbm.kernels.vectors import has_look_up
 from fastbm.runs.sample.units import _words
 from fastbm.sampling.engine.layered import TABLES_FROM, BitProduct
@@ -194,3 +196,19 @@ def test_sums_of_counts_of_chains_are_those_of_bits(
         assert np.array_equal(squares, np.square(counts[:, first:end]).sum(axis=(0, 1)))
         assert np.array_equal(sums[:, first:end], up.sum(axis=2)[:, first:end])
         assert (sums[:, :first] == -1).all()
+
+
+@pytest.mark.parametrize("n", [8, 520, 1032])
+@pytest.mark.parametrize("all_up", [False, True])
+def test_what_rounding_left_is_summed_exactly(n: int, all_up: bool) -> None:
+    """Also where all that is summed has one sign, so that partial sums are largest."""
+    generator, n_samples, n_chains = np.random.default_rng(n), 3, 24
+    left = np.full((n, n), -127) if all_up else generator.integers(-127, 128, (n, n))
+    left = np.tril(left, -1)
+    up = np.ones((n, 96), np.uint8) if all_up else generator.integers(0, 2, (n, 96), dtype=np.uint8)
+    bits = np.ascontiguousarray(up.reshape(n // 4, 4, 3, LANES).transpose(2, 0, 3, 1)).view(np.uint32)[..., 0]
+    energies = np.zeros((n_samples, n_chains))
+    rest = left[None].astype(np.int8)
+    add_remainders(rest, bits, np.zeros(LANES, np.int32), np.zeros(LANES, np.int64), energies)
+    x = up[:, : energies.size].astype(np.int64)
+    np.testing.assert_array_equal(energies.ravel(), -(x * (left @ x)).sum(axis=0) / STEPS[1])
