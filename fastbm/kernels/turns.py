@@ -1,7 +1,8 @@
-"""Vector code that no loop compiles to: whole numbers that are told by a float near them and by their lowest 16 bits.
+"""Vector code that no loop compiles to: whole numbers of units that are up, and sums of them.
 
-Sums stay in registers while units are gone through. Loops over lanes for one unit after the other are compiled with
-checks of which arrays might overlap, and take twice the time.
+Numbers are told by a float near them and by their lowest 16 bits. Sums stay in registers while units are gone through.
+Loops over lanes for one unit after the other are compiled with checks of which arrays might overlap, and take twice the
+time.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import Any
 
 from .jit import cgutils, intrinsic, ir, types
 
-LANES = 16
+LANES, COLUMNS = 16, 4
 _FLOAT, _INT, _ADDRESS = ir.FloatType(), ir.IntType(32), ir.IntType(64)
 _FLOATS, _INTS = ir.VectorType(_FLOAT, LANES), ir.VectorType(_INT, LANES)
 _WHOLE = 1.5 * 2.0**23  # has float32 up to 2^22 rounded to whole numbers where it is added
@@ -32,8 +33,13 @@ class _Code:
 
     def __init__(self, builder: Any, scale: Any) -> None:
         self._b = builder
-        one = builder.insert_element(ir.Constant(_FLOATS, ir.Undefined), scale, ir.Constant(_INT, 0))
-        self._scale = builder.shuffle_vector(one, ir.Constant(_FLOATS, ir.Undefined), _ints(0))
+        self._scale = self.everywhere(scale)
+
+    def everywhere(self, number: Any) -> Any:
+        """Return a vector of which every lane is one number."""
+        nothing = ir.Constant(ir.VectorType(number.type, LANES), ir.Undefined)
+        one = self._b.insert_element(nothing, number, ir.Constant(_INT, 0))
+        return self._b.shuffle_vector(one, nothing, _ints(0))
 
     def at(self, start: Any, kind: Any) -> Any:
         return self._b.inttoptr(start, kind.as_pointer())
@@ -110,3 +116,40 @@ def add_turns(
         return context.get_dummy_value()
 
     return types.void(*[types.intp] * 10, types.float32), generate
+
+
+@intrinsic
+def add_integers(
+    typing: Any, sums: Any, next_sum: Any, integers: Any, next_integer: Any, values: Any, next_value: Any, n_units: Any,
+    n_lanes: Any,
+) -> Any:  # fmt: skip
+    """Add the integers of units that are up to `COLUMNS` rows of sums.
+
+    The arguments are addresses, and distances in bytes from row to row: of the sums (`COLUMNS`, n_lanes) int32; of as
+    many integers, int32, side by side for each unit; and of values (n_units, n_lanes) float32, 0 or 1; then the numbers
+    of units and of lanes, a multiple of `LANES`.
+    Cost: two vector operations for each sum, a unit and `LANES` lanes.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        b = builder
+        sums, next_sum, integers, next_integer, values, next_value, n_units, n_lanes = args
+        code = _Code(b, ir.Constant(_FLOAT, 1.0))
+        totals = [cgutils.alloca_once(b, _INTS) for _ in range(COLUMNS)]
+        with cgutils.for_range(b, b.udiv(n_lanes, ir.Constant(_ADDRESS, LANES))) as loop:
+            here = b.mul(loop.index, ir.Constant(_ADDRESS, _SIZE))
+            rows = [b.add(sums, b.mul(next_sum, ir.Constant(_ADDRESS, k))) for k in range(COLUMNS)]
+            places = [code.at(b.add(row, here), _INTS) for row in rows]
+            for total, place in zip(totals, places, strict=True):
+                b.store(b.load(place, align=4), total)
+            with cgutils.for_range(b, n_units) as units:
+                own = b.add(integers, b.mul(units.index, next_integer))
+                value = b.add(b.add(values, here), b.mul(units.index, next_value))
+                for k, total in enumerate(totals):
+                    integer = code.load(b.add(own, ir.Constant(_ADDRESS, 4 * k)), _INT)
+                    code.add(total, code.everywhere(integer), value)
+            for total, place in zip(totals, places, strict=True):
+                b.store(b.load(total), place, align=4)
+        return context.get_dummy_value()
+
+    return types.void(*[types.intp] * 8), generate

@@ -17,7 +17,7 @@ from ..arrays import copy_row
 from ..bit_vectors import store_word
 from ..bits import COLUMNS, add_packed, add_tabled_rows, product_at
 from ..jit import apart_borrowing, borrowing, inlined
-from ..turns import add_turns
+from ..turns import add_integers, add_turns
 from ..vectors import TILED, has_look_up
 from .layered import MARKS, PLACES, STARTS, sweep_layers
 
@@ -71,6 +71,12 @@ def _add_integers(sums, values, words, integers, n_columns, tables, at, first):
         for k in range(0, sums.shape[0], COLUMNS):
             place = tables.ctypes.data + 4 * at + (first + k) // COLUMNS * size
             add_tabled_rows(sums, k, np.int64(place), words)
+        return
+    if TILED:
+        place, up = integers.ctypes.data + integers.itemsize * first, values.ctypes.data
+        for k in range(0, sums.shape[0], COLUMNS):
+            to, own, shape = sums.ctypes.data + k * sums.strides[0], place + integers.itemsize * k, values.shape
+            add_integers(to, sums.strides[0], own, integers.itemsize * n_columns, up, values.strides[0], *shape)
         return
     for i in range(values.shape[0]):
         row = values[i]
