@@ -295,35 +295,40 @@ def _edges(conjunction: bool) -> Any:
     """Make a function that adds numbers to 128 chains in the bits of words, where two units are both up or unlike.
 
     Its arguments are addresses: of words (units, 4) uint32, sums (128,) float64, edges (n, 2) int32 and numbers (n,)
-    float64; and the number of edges. Additions are masked, which LLVM makes of no loop over bits.
+    float64; and the number of edges. What is added is masked, which LLVM makes of no loop over bits. Without AVX-512
+    the sums of all chains are more than there are registers, so that edges are gone through once for every word.
     """
     sums, mask, n_words = ir.VectorType(ir.DoubleType(), 32), ir.VectorType(_BIT, 32), 4
+    nothing, none = ir.Constant(sums, ir.Undefined), ir.Constant(sums, [0.0] * 32)
 
     @intrinsic
     def add_edges(typing: Any, up: Any, energies: Any, edges: Any, numbers: Any, n_edges: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             up, energies, edges, numbers, n_edges = args
-            code = Code(builder)
-            places = [code.at(energies, sums, None, 256 * w) for w in range(n_words)]
-            totals = [cgutils.alloca_once_value(builder, builder.load(place, align=8)) for place in places]
+            code, together = Code(builder), n_words if has_look_up() else 1
+            rounds = ir.Constant(_ADDRESS, n_words // together)
             spread = ir.Constant(ir.VectorType(_INDEX, 32), [0] * 32)
-            with cgutils.for_range(builder, n_edges) as loop:
-                one, other = (
-                    builder.sext(builder.load(code.at(edges, _INDEX, (loop.index, 8), 4 * k), align=4), _ADDRESS)
-                    for k in range(2)
-                )
-                number = builder.load(code.at(numbers, ir.DoubleType(), (loop.index, 8), 0), align=8)
-                nothing = ir.Constant(sums, ir.Undefined)
-                first = builder.insert_element(nothing, number, ir.Constant(_INDEX, 0))
-                everywhere = builder.shuffle_vector(first, nothing, spread)
-                for w, total in enumerate(totals):
-                    words = [builder.load(code.at(up, _INDEX, (unit, 16), 4 * w), align=4) for unit in (one, other)]
-                    word = builder.and_(*words) if conjunction else builder.xor(*words)
-                    held = builder.load(total)
-                    more = builder.fadd(held, everywhere)
-                    builder.store(builder.select(builder.bitcast(word, mask), more, held), total)
-            for place, total in zip(places, totals, strict=True):
-                builder.store(builder.load(total), place, align=8)
+            totals = [cgutils.alloca_once(builder, sums) for _ in range(together)]
+            with cgutils.for_range(builder, rounds) as outer:
+                own = builder.add(up, builder.mul(outer.index, ir.Constant(_ADDRESS, 4 * together)))
+                places = [code.at(energies, sums, (outer.index, 256 * together), 256 * w) for w in range(together)]
+                for total, place in zip(totals, places, strict=True):
+                    builder.store(builder.load(place, align=8), total)
+                with cgutils.for_range(builder, n_edges) as loop:
+                    one, other = (
+                        builder.sext(builder.load(code.at(edges, _INDEX, (loop.index, 8), 4 * k), align=4), _ADDRESS)
+                        for k in range(2)
+                    )
+                    number = builder.load(code.at(numbers, ir.DoubleType(), (loop.index, 8), 0), align=8)
+                    first = builder.insert_element(nothing, number, ir.Constant(_INDEX, 0))
+                    everywhere = builder.shuffle_vector(first, nothing, spread)
+                    for w, total in enumerate(totals):
+                        words = [builder.load(code.at(own, _INDEX, (unit, 16), 4 * w), align=4) for unit in (one, other)]
+                        word = builder.and_(*words) if conjunction else builder.xor(*words)
+                        more = builder.select(builder.bitcast(word, mask), everywhere, none)
+                        builder.store(builder.fadd(builder.load(total), more), total)
+                for total, place in zip(totals, places, strict=True):
+                    builder.store(builder.load(total), place, align=8)
             return context.get_dummy_value()
 
         return types.void(*[types.intp] * 5), generate
