@@ -1,9 +1,11 @@
-"""Vector code that no loop compiles to: numbers of edges, summed where their units are unlike, five edges at a time.
+"""Vector code that no loop compiles to: numbers of edges, summed where their units are unlike, some edges at a time.
 
 Where five edges are unlike is one of 32 patterns, and a pattern has a sum: these are one register, or one for each
 digit, in which every lane of 16 bits looks its own chain's up. Eight rows of bits, one an edge, become a byte a chain
 by one instruction, which multiplies matrices of 8 x 8 bits; the last three rows are zeros. Every second chain is in the
 high bytes of lanes; of a lane no more than the five lowest bits are looked at.
+
+With AVX2 alone it is four edges, of 16 patterns, whose sums are two registers of bytes for each digit.
 """
 
 from __future__ import annotations
@@ -14,15 +16,15 @@ import numpy as np
 
 from .jit import apart_borrowing, borrowing, cgutils, config, get_host_cpu_features, intrinsic, ir, types
 from .patterns import WORDS
-from .vectors import add_unlike_edges
+from .vectors import add_unlike_edges, has_look_up
 from .words import add_plainly
 
-EDGES = 5  # whose sums fill a register
 DIGIT = 13  # bits of a digit of a sum
 GROUPS = 8  # of edges, whose digits add up to less than 2^16
 FEW_DIGITS, SOME_DIGITS, MANY_DIGITS = 1, 3, 4  # that there is code for
 _BIT, _BYTE, _SHORT, _INT, _ADDRESS = (ir.IntType(k) for k in (1, 8, 16, 32, 64))
 _BYTES, _SHORTS, _INTS = ir.VectorType(_BYTE, 64), ir.VectorType(_SHORT, 32), ir.VectorType(_INT, 16)
+_HALF_BYTES, _HALF_SHORTS, _HALF_INTS = ir.VectorType(_BYTE, 32), ir.VectorType(_SHORT, 16), ir.VectorType(_INT, 8)
 _PAIR = ir.VectorType(_ADDRESS, 2)  # the words of all chains
 _NEEDED = {"+avx512bw", "+avx512vbmi", "+gfni"}
 _PLAIN = bool(config.DISABLE_JIT)
@@ -33,13 +35,16 @@ _PLACES = 16 * (7 - _OF_BYTES % 8) + _OF_BYTES // 8  # beyond the fifth row othe
 _MATRICES = np.stack([_PLACES & 63, (_PLACES + 8) & 63, np.uint8(1) << _OF_BYTES % 8])
 
 
-def looks_up() -> bool:
-    """Tell whether there is code for sums of edges on the processor that kernels are compiled for."""
-    features = config.CPU_FEATURES if config.CPU_FEATURES is not None else get_host_cpu_features()
-    return not _PLAIN and set(features.split(",")) >= _NEEDED
+def _edges_at_once() -> int:
+    """Return of how many edges the processor that kernels are compiled for looks sums up, 0 where there is no code."""
+    features = set((config.CPU_FEATURES if config.CPU_FEATURES is not None else get_host_cpu_features()).split(","))
+    if not _PLAIN and features >= _NEEDED:
+        return 5
+    return 4 if not _PLAIN and "+avx2" in features and not has_look_up() else 0
 
 
-LOOKS_UP = looks_up()
+EDGES = _edges_at_once()
+LOOKS_UP = EDGES == 5
 
 
 def _lanes(lanes: Any) -> Any:
@@ -49,10 +54,10 @@ def _lanes(lanes: Any) -> Any:
 def _groups(n_digits: int) -> Any:
     """Make a function that adds the sums of at most `GROUPS` groups of edges to totals of every chain.
 
-    Its arguments are addresses: of words (units, WORDS) uint32; edges (n, EDGES, 2) int32; sums (n, n_digits, 32)
-    uint16; totals (WORDS, n_digits, 2, 16) uint32, in which chain 64 h + 4 k + 2 j + i is lane k of half j at 2 h + i;
-    bytes (2, 64), the places that make rows of bits matrices, and the unit matrix. Then the first group, and the one
-    after the last.
+    Its arguments are addresses: of words (units, WORDS) uint32; edges (n, EDGES, 2) int32; sums, of 64 bytes for each
+    digit of each group, or of 32; totals (WORDS, n_digits, 2, 16) uint32, of chains in the order of `CHAINS`; bytes (2,
+    64), the places that make rows of bits matrices, and the unit matrix. Then the first group, and the one after the
+    last.
     """
 
     @intrinsic
@@ -60,7 +65,7 @@ def _groups(n_digits: int) -> Any:
         typing: Any, up: Any, edges: Any, sums: Any, totals: Any, matrices: Any, first: Any, last: Any
     ) -> Any:
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            _Groups(builder, n_digits, *args).generate()
+            (_Fives if LOOKS_UP else _Fours)(builder, n_digits, *args).generate()
             return context.get_dummy_value()
 
         return types.void(*[types.intp] * 7), generate
@@ -74,6 +79,35 @@ class _Groups:
     def __init__(self, builder: Any, n_digits: int, *arguments: Any) -> None:
         self._b, self._n_digits = builder, n_digits
         self._up, self._edges, self._sums, self._totals, self._matrices, self._first, self._last = arguments
+
+    def _call(self, name: str, kind: Any, *values: Any) -> Any:
+        signature = ir.FunctionType(kind, [value.type for value in values])
+        return self._b.call(cgutils.get_or_insert_function(self._b.module, signature, name), values)
+
+    def _add(self, pairs: Any, totals: Any, offset: int) -> None:
+        """Add both halves of numbers to totals, at an offset."""
+        b, kind = self._b, pairs.type
+        sixteen, low = (ir.Constant(kind, [number] * kind.count) for number in (16, 0xFFFF))
+        for half, more in enumerate((b.and_(pairs, low), b.lshr(pairs, sixteen))):
+            place = self._at(totals, kind, offset + 4 * kind.count * half)
+            b.store(b.add(b.load(place, align=4), more), place, align=4)
+
+    def _place(self, edges: Any, offset: int) -> Any:
+        """Return where the words of an edge's unit are."""
+        return self._step(self._up, self._b.sext(self._load(edges, _INT, offset), _ADDRESS), 4 * WORDS)
+
+    def _step(self, start: Any, count: Any, size: int) -> Any:
+        return self._b.add(start, self._b.mul(count, ir.Constant(_ADDRESS, size)))
+
+    def _at(self, start: Any, kind: Any, offset: int) -> Any:
+        return self._b.inttoptr(self._b.add(start, ir.Constant(_ADDRESS, offset)), kind.as_pointer())
+
+    def _load(self, start: Any, kind: Any, offset: int) -> Any:
+        return self._b.load(self._at(start, kind, offset), align=4)
+
+
+class _Fives(_Groups):
+    """Groups of five edges, all chains side by side."""
 
     def generate(self) -> None:
         b, none = self._b, ir.Constant(_SHORTS, [0] * 32)
@@ -95,7 +129,7 @@ class _Groups:
                         b.store(b.add(b.load(held[w][p]), found), held[w][p])
         for w in range(WORDS):
             for p in range(self._n_digits):
-                self._add(b.bitcast(b.load(held[w][p]), _INTS), 128 * (self._n_digits * w + p))
+                self._add(b.bitcast(b.load(held[w][p]), _INTS), self._totals, 128 * (self._n_digits * w + p))
 
     def _compared(self, edges: Any) -> tuple[Any, Any]:
         """Return rows of bits of all chains, four and one: where the edges of a group are unlike."""
@@ -118,37 +152,85 @@ class _Groups:
         squares = self._b.select(self._last_row, others, squares)
         return self._call("llvm.x86.vgf2p8affineqb.512", _BYTES, self._unit, squares, ir.Constant(_BYTE, 0))
 
-    def _call(self, name: str, kind: Any, *values: Any) -> Any:
-        signature = ir.FunctionType(kind, [value.type for value in values])
-        return self._b.call(cgutils.get_or_insert_function(self._b.module, signature, name), values)
 
-    def _add(self, pairs: Any, offset: int) -> None:
-        """Add both halves of numbers to totals."""
-        b, sixteen, low = self._b, ir.Constant(_INTS, [16] * 16), ir.Constant(_INTS, [0xFFFF] * 16)
-        for half, more in enumerate((b.and_(pairs, low), b.lshr(pairs, sixteen))):
-            place = self._at(self._totals, _INTS, offset + 64 * half)
-            b.store(b.add(b.load(place, align=4), more), place, align=4)
+class _Fours(_Groups):
+    """Groups of four edges, a word of chains after the other."""
 
-    def _place(self, edges: Any, offset: int) -> Any:
-        """Return where the words of an edge's unit are."""
-        return self._step(self._up, self._b.sext(self._load(edges, _INT, offset), _ADDRESS), 4 * WORDS)
+    def generate(self) -> None:
+        b, none = self._b, ir.Constant(_HALF_SHORTS, [0] * 16)
+        held = [[cgutils.alloca_once(b, _HALF_SHORTS) for _ in range(2)] for _ in range(self._n_digits)]
+        with cgutils.for_range(b, ir.Constant(_ADDRESS, WORDS)) as word:
+            for one in (one for pair in held for one in pair):
+                b.store(none, one)
+            with cgutils.for_range(b, self._last, start=self._first) as loop:
+                sums = self._step(self._sums, loop.index, 32 * self._n_digits)
+                entries = self._compared(self._step(self._edges, loop.index, 8 * EDGES), word.index)
+                for p, pair in enumerate(held):
+                    octets = [self._looked_up(sums, 32 * p + 16 * k, entries) for k in range(2)]
+                    for half, one in enumerate(pair):
+                        lanes = [16 * (k // 16) + 8 * half + k % 16 // 2 + 32 * (k % 2) for k in range(32)]
+                        found = b.bitcast(b.shuffle_vector(*octets, _lanes(lanes)), _HALF_SHORTS)
+                        b.store(b.add(b.load(one), found), one)
+            totals = self._step(self._totals, word.index, 128 * self._n_digits)
+            for p, pair in enumerate(held):
+                for half, one in enumerate(pair):
+                    self._add(b.bitcast(b.load(one), _HALF_INTS), totals, 128 * p + 64 * half)
 
-    def _step(self, start: Any, count: Any, size: int) -> Any:
-        return self._b.add(start, self._b.mul(count, ir.Constant(_ADDRESS, size)))
+    def _compared(self, edges: Any, word: Any) -> Any:
+        """Return a byte of each chain of a word, of which bit j says whether edge j is unlike."""
+        b = self._b
+        own = ir.Constant(_HALF_BYTES, [1 << k % 8 for k in range(32)])
+        entries = ir.Constant(_HALF_BYTES, [0] * 32)
+        for j in range(EDGES):
+            ends = [self._load(self._step(self._place(edges, 8 * j + 4 * k), word, 4), _INT, 0) for k in range(2)]
+            one = b.insert_element(ir.Constant(_HALF_INTS, ir.Undefined), b.xor(*ends), ir.Constant(_INT, 0))
+            octets = b.bitcast(one, _HALF_BYTES)
+            spread = b.shuffle_vector(octets, octets, _lanes([k // 8 for k in range(32)]))
+            unlike = b.icmp_unsigned("==", b.and_(spread, own), own)
+            bit, none = (ir.Constant(_HALF_BYTES, [number] * 32) for number in (1 << j, 0))
+            entries = b.or_(entries, b.select(unlike, bit, none))
+        return entries
 
-    def _at(self, start: Any, kind: Any, offset: int) -> Any:
-        return self._b.inttoptr(self._b.add(start, ir.Constant(_ADDRESS, offset)), kind.as_pointer())
-
-    def _load(self, start: Any, kind: Any, offset: int) -> Any:
-        return self._b.load(self._at(start, kind, offset), align=4)
+    def _looked_up(self, sums: Any, offset: int, entries: Any) -> Any:
+        """Return the entries of 16 bytes."""
+        table = self._load(sums, ir.VectorType(_BYTE, 16), offset)
+        both = self._b.shuffle_vector(table, table, _lanes([*range(16), *range(16)]))
+        return self._call("llvm.x86.avx2.pshuf.b", _HALF_BYTES, both, entries)
 
 
 add_few_digits, add_some_digits, add_many_digits = (_groups(n) for n in (FEW_DIGITS, SOME_DIGITS, MANY_DIGITS))
 
 
-def room_of_sums(n_states: int, n_digits: int) -> tuple[np.ndarray, np.ndarray]:
+def _chains() -> np.ndarray:
+    """Return the chains of which totals are, (WORDS, 2, 16)."""
+    word, half, lane = np.indices((WORDS, 2, 16))
+    if LOOKS_UP:
+        return 64 * (word // 2) + 4 * lane + 2 * half + word % 2
+    return 32 * word + 16 * (lane % 8 // 4) + 8 * half + 2 * (lane % 4) + lane // 8
+
+
+CHAINS = _chains()
+
+
+def tables_of_sums(numbers: np.ndarray, n_digits: int) -> np.ndarray:
+    """Return the sums of groups of whole numbers (n, EDGES), less what they are at least, as `sum_unlike` has them.
+
+    For every pattern of edges that are unlike there is one, in `n_digits`.
+    """
+    sums = -np.minimum(numbers, 0).sum(axis=1)[:, None]
+    for j in range(EDGES):
+        sums = np.concatenate([sums, sums + numbers[:, j : j + 1]], axis=1)
+    shifts = DIGIT * np.arange(n_digits)[:, None]
+    digits = np.ascontiguousarray((sums[:, None, :] >> shifts) & ((1 << DIGIT) - 1), np.uint16)
+    if LOOKS_UP:
+        return digits
+    octets = np.concatenate([digits & 255, digits >> 8], axis=2).astype(np.uint8)
+    return octets.view(np.uint16)
+
+
+def room_of_sums(n_states: int, n_digits: int) -> tuple[np.ndarray, ...]:
     """Return the room that `sum_unlike` needs for sums of at most so many states. It is not compiled."""
-    return np.zeros((n_states if LOOKS_UP else 0, WORDS, n_digits, 2, 16), np.uint32), _MATRICES
+    return np.zeros((n_states if EDGES else 0, WORDS, n_digits, 2, 16), np.uint32), _MATRICES, CHAINS
 
 
 @apart_borrowing
@@ -157,14 +239,13 @@ def sum_unlike(ups, edges, many, room, sums):
 
     Mutates `sums` (n_states, 128) float64, whole numbers, and the room, of `room_of_sums`. `ups` (n_states, n_units +
     1, 4) is uint32. `edges` is (units (m, 2) int32, m a multiple of `EDGES`; numbers (m,), whole float64, which add up
-    to less than 2^53, so that no order of additions changes a sum; tables (m / `EDGES`, n_digits, 32) uint16): sums of
-    the edges of a group, for every pattern of those that are unlike, less what the sum is at least. Where none is
-    looked up numbers are added. `many` is None where there are `FEW_DIGITS`.
-    Cost: 8 vector operations for five edges and 32 chains.
+    to less than 2^53, so that no order of additions changes a sum; tables, as `tables_of_sums` makes them). Where
+    `EDGES` is 0 numbers are added. `many` is None where there are `FEW_DIGITS`.
+    Cost: 8 vector operations for five edges and 32 chains, or 70 for four.
     """
-    (units, numbers, tables), (totals, matrices) = edges, room
+    (units, numbers, tables), (totals, matrices, chains) = edges, room
     n_states, n_digits, least = ups.shape[0], tables.shape[1], 0.0
-    if LOOKS_UP:
+    if EDGES:
         for number in numbers:
             least += min(number, 0.0)
     for t in range(n_states):
@@ -172,10 +253,10 @@ def sum_unlike(ups, edges, many, room, sums):
             sums[t, c] = least
         if _PLAIN:
             add_plainly(ups[t], units, numbers, False, sums[t])
-        elif not LOOKS_UP:
+        elif not EDGES:
             up, total = ups.ctypes.data + t * ups.strides[0], sums.ctypes.data + t * sums.strides[0]
             add_unlike_edges(up, total, units.ctypes.data, numbers.ctypes.data, units.shape[0])
-    if not LOOKS_UP:
+    if not EDGES:
         return
     for piece in range(0, tables.shape[0], _PIECE):
         end = min(piece + _PIECE, tables.shape[0])
@@ -192,19 +273,18 @@ def sum_unlike(ups, edges, many, room, sums):
                     else:
                         add_many_digits(*where, first, last)
         for t in range(n_states):
-            _take_digits(totals[t], sums[t])
+            _take_digits(totals[t], chains, sums[t])
 
 
 @borrowing
-def _take_digits(totals, sums):
-    """Add totals of digits to sums. Mutates both: the totals become zeros."""
-    for h in range(totals.shape[0] // 2):
-        own = sums[64 * h : 64 * h + 64]
+def _take_digits(totals, chains, sums):
+    """Add totals of digits to the sums of their chains. Mutates both: the totals become zeros."""
+    for w in range(totals.shape[0]):
         for p in range(totals.shape[1]):
-            factor, even, odd = np.float64(1 << (DIGIT * p)), totals[2 * h, p], totals[2 * h + 1, p]
-            for k in range(16):
-                own[4 * k] += factor * np.float64(even[0, k])
-                own[4 * k + 1] += factor * np.float64(odd[0, k])
-                own[4 * k + 2] += factor * np.float64(even[1, k])
-                own[4 * k + 3] += factor * np.float64(odd[1, k])
+            factor = np.float64(1 << (DIGIT * p))
+            for half in range(2):
+                first, own = 64 * (w // 2) + 2 * half + w % 2, totals[w, p, half]
+                for k in range(16):
+                    place = first + 4 * k if LOOKS_UP else chains[w, half, k]
+                    sums[place] += factor * np.float64(own[k])
     totals[:] = np.uint32(0)

@@ -323,7 +323,9 @@ def _edges(conjunction: bool) -> Any:
                     first = builder.insert_element(nothing, number, ir.Constant(_INDEX, 0))
                     everywhere = builder.shuffle_vector(first, nothing, spread)
                     for w, total in enumerate(totals):
-                        words = [builder.load(code.at(own, _INDEX, (unit, 16), 4 * w), align=4) for unit in (one, other)]
+                        words = [
+                            builder.load(code.at(own, _INDEX, (unit, 16), 4 * w), align=4) for unit in (one, other)
+                        ]
                         word = builder.and_(*words) if conjunction else builder.xor(*words)
                         more = builder.select(builder.bitcast(word, mask), everywhere, none)
                         builder.store(builder.fadd(builder.load(total), more), total)

@@ -8,7 +8,17 @@ from functools import cached_property, lru_cache
 import numpy as np
 
 from ...kernels.patterns import WORDS
-from ...kernels.unlike import DIGIT, EDGES, FEW_DIGITS, LOOKS_UP, MANY_DIGITS, SOME_DIGITS, room_of_sums, sum_unlike
+from ...kernels.unlike import (
+    DIGIT,
+    EDGES,
+    FEW_DIGITS,
+    LOOKS_UP,
+    MANY_DIGITS,
+    SOME_DIGITS,
+    room_of_sums,
+    sum_unlike,
+    tables_of_sums,
+)
 from ...kernels.words import SHORT
 from ...machine.couplings import Couplings
 
@@ -16,7 +26,8 @@ ENERGY_ERROR = 1e-9  # of sum |W| + sum |b|: the most that an energy may be off
 FLOAT_BITS = 53  # of a float64
 SMALL = 1 << 12  # units of machines whose numbers are kept, which short runs would wait for
 SIZES = 6, 5  # units of a group: of two or four, and of more, so that sums of their pairs stay in the second cache
-EDGES_OF_A_PAIR = 200 if LOOKS_UP else 4  # that are summed in the time of looking a pair up
+TOGETHER = 5  # edges, whose sums have so many digits at most: on all processors, as numbers depend on it
+EDGES_OF_A_PAIR = 200 if LOOKS_UP else 8  # that are summed in the time of looking a pair up
 MANY = 1 << 13  # edges, whose sums are rounded in float64 to about as much as numbers of fewer digits
 
 
@@ -48,19 +59,23 @@ class EdgeNumbers:
         units = np.flatnonzero(of_units).astype(np.int32)
         values = np.concatenate([(0.5 if binary else 2.0) * weights, of_units[units]])
         ends = np.stack([np.append(rows[once], units), np.append(indices[once], np.full_like(units, n_units))], axis=1)
-        left = -len(values) % EDGES or (EDGES if not len(values) else 0)
+        step = EDGES or 1
+        left = -len(values) % step if len(values) else step
         self._n_units = n_units
         self._edges = np.concatenate([ends, np.full((left, 2), n_units, np.int32)], dtype=np.int32)
         self._constant = 0.0 if binary else float(bias.sum() - weights.sum())
         self._most = float(np.abs(weights).sum() + np.abs(bias).sum())
         self.exact = self._count(np.append(values, np.zeros(left))) and self._rounded <= ENERGY_ERROR * self._most
         self.margin = 2.0 * ENERGY_ERROR * self._most
-        self._tables = self._tabulate() if self.exact and LOOKS_UP else np.zeros((0, self._n_digits, 32), np.uint16)
+        self._tables = np.zeros((0, self._n_digits, 16), np.uint16)
+        if self.exact and EDGES:
+            self._tables = tables_of_sums(self._numbers.astype(np.int64).reshape(-1, EDGES), self._n_digits)
 
     def _count(self, values: np.ndarray) -> bool:
         """Find a unit and numbers of it, first such that need few digits; return whether there are any."""
         sizes = np.abs(values)
-        most, total = float(sizes.reshape(-1, EDGES).sum(axis=1).max()), float(sizes.sum())
+        groups = np.append(sizes, np.zeros(-len(sizes) % TOGETHER)).reshape(-1, TOGETHER)
+        most, total = float(groups.sum(axis=1).max()), float(sizes.sum())
         self.unit, self._n_digits, self._rounded = float(sizes[sizes > 0].min(initial=math.inf)), FEW_DIGITS, 0.0
         if not total:
             self.unit = 1.0
@@ -76,15 +91,6 @@ class EdgeNumbers:
         self.unit, self._numbers = math.ldexp(1.0, -exponent), np.rint(np.ldexp(values, exponent))
         self._rounded = float(np.abs(np.ldexp(self._numbers, -exponent) - values).sum())
         return True
-
-    def _tabulate(self) -> np.ndarray:
-        """Return the sums of every group of edges, less what they are at least, in digits."""
-        numbers = self._numbers.astype(np.int64).reshape(-1, EDGES)
-        sums = -np.minimum(numbers, 0).sum(axis=1)[:, None]
-        for j in range(EDGES):
-            sums = np.concatenate([sums, sums + numbers[:, j : j + 1]], axis=1)
-        shifts = DIGIT * np.arange(self._n_digits)[:, None]
-        return np.ascontiguousarray((sums[:, None, :] >> shifts) & ((1 << DIGIT) - 1), np.uint16)
 
     @property
     def arrays(self) -> tuple[np.ndarray, ...]:
