@@ -55,9 +55,9 @@ def _groups(n_digits: int) -> Any:
     """Make a function that adds the sums of at most `GROUPS` groups of edges to totals of every chain.
 
     Its arguments are addresses: of words (units, WORDS) uint32; edges (n, EDGES, 2) int32; sums, of 64 bytes for each
-    digit of each group, or of 32; totals (WORDS, n_digits, 2, 16) uint32, of chains in the order of `CHAINS`; bytes (2,
-    64), the places that make rows of bits matrices, and the unit matrix. Then the first group, and the one after the
-    last.
+    digit of each group, or of 32; totals (WORDS, n_digits, 2, 16) uint32, in which chain 64 h + 4 k + 2 j + i is lane k
+    of half j at 2 h + i, or in the order of `CHAINS`; bytes (2, 64), the places that make rows of bits matrices, and
+    the unit matrix. Then the first group, and the one after the last.
     """
 
     @intrinsic
@@ -201,15 +201,8 @@ class _Fours(_Groups):
 add_few_digits, add_some_digits, add_many_digits = (_groups(n) for n in (FEW_DIGITS, SOME_DIGITS, MANY_DIGITS))
 
 
-def _chains() -> np.ndarray:
-    """Return the chains of which totals are, (WORDS, 2, 16)."""
-    word, half, lane = np.indices((WORDS, 2, 16))
-    if LOOKS_UP:
-        return 64 * (word // 2) + 4 * lane + 2 * half + word % 2
-    return 32 * word + 16 * (lane % 8 // 4) + 8 * half + 2 * (lane % 4) + lane // 8
-
-
-CHAINS = _chains()
+_WORD, _HALF, _LANE = np.indices((WORDS, 2, 16))
+CHAINS = 32 * _WORD + 16 * (_LANE % 8 // 4) + 8 * _HALF + 2 * (_LANE % 4) + _LANE // 8  # of which totals of fours are
 
 
 def tables_of_sums(numbers: np.ndarray, n_digits: int) -> np.ndarray:
@@ -279,12 +272,19 @@ def sum_unlike(ups, edges, many, room, sums):
 @borrowing
 def _take_digits(totals, chains, sums):
     """Add totals of digits to the sums of their chains. Mutates both: the totals become zeros."""
-    for w in range(totals.shape[0]):
-        for p in range(totals.shape[1]):
-            factor = np.float64(1 << (DIGIT * p))
-            for half in range(2):
-                first, own = 64 * (w // 2) + 2 * half + w % 2, totals[w, p, half]
+    for p in range(totals.shape[1]):
+        factor = np.float64(1 << (DIGIT * p))
+        if LOOKS_UP:
+            for h in range(totals.shape[0] // 2):
+                own, even, odd = sums[64 * h : 64 * h + 64], totals[2 * h, p], totals[2 * h + 1, p]
                 for k in range(16):
-                    place = first + 4 * k if LOOKS_UP else chains[w, half, k]
-                    sums[place] += factor * np.float64(own[k])
+                    own[4 * k] += factor * np.float64(even[0, k])
+                    own[4 * k + 1] += factor * np.float64(odd[0, k])
+                    own[4 * k + 2] += factor * np.float64(even[1, k])
+                    own[4 * k + 3] += factor * np.float64(odd[1, k])
+        else:
+            for w in range(totals.shape[0]):
+                for half in range(2):
+                    for k in range(16):
+                        sums[chains[w, half, k]] += factor * np.float64(totals[w, p, half, k])
     totals[:] = np.uint32(0)
