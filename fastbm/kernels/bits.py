@@ -130,48 +130,49 @@ def room_of_rows(n_words: int) -> tuple[int, ...]:
 
 
 @apart_borrowing
-def add_with_rows(fields, weights, words, masks, tables):
-    """Add the product of `weights` with words of units to the first m // 4 4 rows of `fields`.
+def add_with_rows(fields, columns, words, masks, tables):
+    """Add the product of weights with words of units to the first m // 4 4 rows of `fields`.
 
-    `weights` is (n, m), n = 32 len(words); `fields` (m, lanes) float32, lanes a multiple of 16. Mutates `fields`.
+    `columns` (m, n) are those of the weights, n = 32 len(words); `fields` (m, lanes) float32, lanes a multiple of 16.
+    Mutates `fields`.
 
     The tables are made four columns at a time and used while they are in the cache. `masks` is `MASKS`, as an
     argument, and `tables` room, see `room_of_rows`.  Cost: that of `add_with_tables`, and as much as 40 lanes of it.
     """
-    next_row, next_column = weights.strides
-    for j in range(0, weights.shape[1] // COLUMNS * COLUMNS, COLUMNS):
-        column = weights.ctypes.data + j * next_column
+    next_column, next_row = columns.strides
+    for j in range(0, columns.shape[0] // COLUMNS * COLUMNS, COLUMNS):
+        column = columns.ctypes.data + j * next_column
         fill_tables_of_columns(tables.ctypes.data, column, next_row, next_column, len(words), masks.ctypes.data)
         add_tabled_rows(fields, j, np.int64(tables.ctypes.data), words)
 
 
 @apart_borrowing
-def add_plainly(fields, weights, up):
-    """Add the product of `weights` (n, m) with bits `up` (n, lanes) of 0 and 1 to `fields` (m, lanes).
+def add_plainly(fields, columns, up):
+    """Add the product of weights with bits `up` (n, lanes) of 0 and 1 to `fields` (m, lanes).
 
     Mutates `fields`.
 
-    All three are of one type, float32 or float64.  Cost: eight operations for four rows and a column, vectorised over
-    lanes.
+    `columns` (m, n) are those of the weights. All three are of one type, float32 or float64.
+    Cost: eight operations for four rows and a column, vectorised over lanes.
     """
     n, lanes = up.shape
     m = fields.shape[0]
-    groups, columns = n // 4, m // COLUMNS * COLUMNS
+    groups, whole = n // 4, m // COLUMNS * COLUMNS
     tiled = lanes // NARROW * NARROW if TILED else 0
-    next_row, next_column = weights.strides
-    for j in range(0, columns, COLUMNS):
+    next_column, next_row = columns.strides
+    for j in range(0, whole, COLUMNS):
         for lane in range(0, tiled, NARROW):
             here = fields.ctypes.data + j * fields.strides[0] + lane * fields.itemsize
-            column, bits = weights.ctypes.data + j * next_column, up.ctypes.data + lane * up.itemsize
+            column, bits = columns.ctypes.data + j * next_column, up.ctypes.data + lane * up.itemsize
             if fields.itemsize == 4:
                 add_plain_float32(here, fields.strides[0], column, next_row, next_column, bits, up.strides[0], groups)
             else:
                 add_plain_float64(here, fields.strides[0], column, next_row, next_column, bits, up.strides[0], groups)
-    _add_columns(fields, weights, up, 0, columns, tiled)
+    _add_columns(fields, columns, up, 0, whole, tiled)
 
 
 @apart_borrowing
-def _add_columns(fields, weights, up, first, end, n_done):
+def _add_columns(fields, columns, up, first, end, n_done):
     """Do what `add_plainly` does without tiles; whole fours of rows are done in `n_done` lanes of columns before `end`.
 
     Mutates `fields`.
@@ -179,17 +180,17 @@ def _add_columns(fields, weights, up, first, end, n_done):
     n, lanes = up.shape
     groups = n // 4
     for j in range(first, fields.shape[0]):
-        field = fields[j]
+        field, column = fields[j], columns[j]
         start = n_done if j < end else 0
         for i in range(0, 4 * groups, 4):
-            a, b, c, d = weights[i, j], weights[i + 1, j], weights[i + 2, j], weights[i + 3, j]
+            a, b, c, d = column[i], column[i + 1], column[i + 2], column[i + 3]
             for lane in range(start, lanes):
                 field[lane] += ((a * up[i, lane] + b * up[i + 1, lane]) + c * up[i + 2, lane]) + d * up[i + 3, lane]
         if 4 * groups < n:
             for lane in range(lanes):
-                total = weights[4 * groups, j] * up[4 * groups, lane]
+                total = column[4 * groups] * up[4 * groups, lane]
                 for i in range(4 * groups + 1, n):
-                    total += weights[i, j] * up[i, lane]
+                    total += column[i] * up[i, lane]
                 field[lane] += total
 
 
@@ -200,30 +201,31 @@ def add_packed(fields, product, up, words, room):
     Mutates `fields`, and `room`, as `room_of_rows` says, which is None where the processor looks up no sums, for
     float64, and for lanes that are no multiple of 16. Elsewhere `words` (ceil(n / 32), lanes) are the bits that `up`
     (n, lanes) has as 0 and 1.
-    `product` holds the weights (n, m), their tables as `fill_tables` makes them or none of these, the rows beyond the
-    last 32 with zeros below, and `MASKS`.
+    `product` holds the columns of the weights (m, n), so that what is multiplied one after the other lies side by side;
+    tables as `fill_tables` makes them or none of these; what is beyond the last 32 rows, with zeros after it, (m, 32);
+    and `MASKS`.
     """
-    weights, tables, tail, masks = product
-    n, m = weights.shape
+    columns, tables, tail, masks = product
+    m, n = columns.shape
     if room is None:
-        add_plainly(fields, weights, up)
+        add_plainly(fields, columns, up)
     else:
-        _add_looked_up(fields, weights, tables, tail, masks, words, room, n // ROWS)
-        _add_columns(fields, weights, up, m // COLUMNS * COLUMNS, 0, 0)
+        _add_looked_up(fields, columns, tables, tail, masks, words, room, n // ROWS)
+        _add_columns(fields, columns, up, m // COLUMNS * COLUMNS, 0, 0)
 
 
 @borrowing
 def product_at(products, k, like):
     """Return a product as `add_packed` takes it, of weights of the same type as `like`.
 
-    `products` are rows of numbers, each the address of the weights and their shape, that of their tables and for how
-    many fours of columns there are any, and that of the rows beyond the last 32; and `MASKS`.
+    `products` are rows of numbers, each the address of the columns and their shape, that of their tables and for how
+    many fours of columns there are any, and that of what is beyond the last 32 rows; and `MASKS`.
     """
     rows, masks = products
-    place, n, m, tables, n_fours, tail = rows[k]
+    place, m, n, tables, n_fours, tail = rows[k]
     size = (n + ROWS - 1) // ROWS * ROWS // 4 * COLUMNS * 16
     return (
-        matrix_at(like, place, n, m), matrix_at(like, tables, n_fours, size), matrix_at(like, tail, ROWS, m), masks,
+        matrix_at(like, place, m, n), matrix_at(like, tables, n_fours, size), matrix_at(like, tail, m, ROWS), masks,
     )  # fmt: skip
 
 
@@ -239,15 +241,15 @@ def add_product(fields, product, up, words, room):
 
 
 @apart_borrowing
-def _add_looked_up(fields, weights, tables, tail, masks, words, room, n_whole):
+def _add_looked_up(fields, columns, tables, tail, masks, words, room, n_whole):
     """Do what `add_packed` does for columns in fours, by tables that are there or made on the way."""
-    if weights.shape[1] < COLUMNS:
+    if columns.shape[0] < COLUMNS:
         return
     if tables.shape[0]:
         add_with_tables(fields, tables, words)
         return
     if n_whole:
-        add_with_rows(fields, weights, words[:n_whole], masks, room)
+        add_with_rows(fields, columns, words[:n_whole], masks, room)
     if n_whole < words.shape[0]:
         add_with_rows(fields, tail, words[n_whole:], masks, room)
 

@@ -54,7 +54,7 @@ def sweep(visible, hidden, room, bias, weights, streams, masks):
     n_visible = bias[0].size
     for i in range(visible_fields.shape[0]):
         visible_fields[i] = bias[0][i] if i < n_visible else np.float32(0.0)
-    add_hidden(visible_fields, weights.T, hidden, masks, tables)
+    add_hidden(visible_fields, weights, hidden, masks, tables)
     draw_words(words, visible_fields, streams, n_visible, drawn)
     transpose_words(visible, words)
     add_visible(fields, bias[1], weights, visible, places)

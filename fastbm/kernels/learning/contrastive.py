@@ -50,13 +50,13 @@ def unpack_words(bits, words):
 
 
 @borrowing
-def add_hidden_plainly(fields, weights, words, masks, bits):
+def add_hidden_plainly(fields, columns, words, masks, bits):
     """Do what `add_with_rows` does, with the same bits, by products; `bits` (n, lanes) float32 is room."""
     unpack_words(bits, words)
-    add_plainly(fields, weights, bits)
+    add_plainly(fields, columns, bits)
 
 
-# adds rows of `weights` (n, m), m in fours, whose bits are set in `words` (n / 32, lanes), to `fields` (m, lanes)
+# adds those of columns (m, n), m in fours, whose bits are set in `words` (n / 32, lanes), to `fields` (m, lanes)
 add_hidden = add_with_rows if LOOK_UP else add_hidden_plainly
 
 

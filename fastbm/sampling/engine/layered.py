@@ -44,12 +44,12 @@ class BitProduct:
 
     def __init__(self, weights: np.ndarray) -> None:
         n, m = weights.shape
-        self._weights = np.ascontiguousarray(weights)
+        self._columns = np.ascontiguousarray(weights.T)
         self._wide = has_look_up() and weights.dtype == np.float32
         self._tables = np.zeros((0, 1, COLUMNS, 16), np.float32)
         self._n_left = TABLES_FROM if 64 * (n // 4) * m // COLUMNS <= TABLES_BYTES else -1
-        self._tail = np.zeros((ROWS, m), weights.dtype)
-        self._tail[: n % ROWS] = weights[n // ROWS * ROWS :]
+        self._tail = np.zeros((m, ROWS), weights.dtype)
+        self._tail[:, : n % ROWS] = weights[n // ROWS * ROWS :].T
         self._row = self._addresses()
 
     @staticmethod
@@ -57,7 +57,7 @@ class BitProduct:
         """Return room for any of some products with the states of so many lanes, as `add_product` takes it."""
         if not all(product._wide for product in products) or lanes % NARROW:
             return None, None
-        n_words = max((-(-len(product._weights) // ROWS) for product in products), default=0)
+        n_words = max((-(-product._columns.shape[1] // ROWS) for product in products), default=0)
         return arrays.empty((n_words, lanes), np.uint32), arrays.empty(room_of_rows(n_words), np.float32)
 
     def arrays(self, n_uses: int) -> tuple[np.ndarray, ...]:
@@ -65,14 +65,14 @@ class BitProduct:
         if self._wide and self._n_left > 0:
             self._n_left = max(self._n_left - n_uses, 0)
             if not self._n_left:
-                n, m = self._weights.shape
+                m, n = self._columns.shape
                 padded = np.zeros((-(-n // ROWS) * ROWS, m), np.float32)
-                padded[:n] = self._weights
+                padded[:n] = self._columns.T
                 tables = arrays.zeros((m // COLUMNS, len(padded) // 4, COLUMNS, 16), np.float32)
                 fill_tables(tables, padded, MASKS)
                 self._tables = tables  # only once they are full: other threads multiply meanwhile
                 self._row = self._addresses()
-        return self._weights, self._tables, self._tail, MASKS
+        return self._columns, self._tables, self._tail, MASKS
 
     @staticmethod
     def rows(products: Sequence[BitProduct], n_uses: int) -> tuple[np.ndarray, np.ndarray]:
@@ -82,13 +82,13 @@ class BitProduct:
         return np.array([product._row for product in products], np.int64).reshape(-1, 6), MASKS
 
     def _addresses(self) -> list[int]:
-        weights, tables, tail = self._weights, self._tables, self._tail
-        return [weights.ctypes.data, *weights.shape, tables.ctypes.data, len(tables), tail.ctypes.data]
+        columns, tables, tail = self._columns, self._tables, self._tail
+        return [columns.ctypes.data, *columns.shape, tables.ctypes.data, len(tables), tail.ctypes.data]
 
     @cached_property
     def whole(self) -> np.ndarray:
         """The sum of all rows, (m,)."""
-        found: np.ndarray = self._weights.sum(axis=0)
+        found: np.ndarray = np.ascontiguousarray(self._columns.T).sum(axis=0)
         return found
 
 
