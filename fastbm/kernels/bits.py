@@ -159,15 +159,15 @@ def add_plainly(fields, columns, up):
     m = fields.shape[0]
     groups, whole = n // 4, m // COLUMNS * COLUMNS
     tiled = lanes // NARROW * NARROW if TILED else 0
-    next_column, next_row = columns.strides
+    next_column = columns.strides[0]
     for j in range(0, whole, COLUMNS):
         for lane in range(0, tiled, NARROW):
             here = fields.ctypes.data + j * fields.strides[0] + lane * fields.itemsize
             column, bits = columns.ctypes.data + j * next_column, up.ctypes.data + lane * up.itemsize
             if fields.itemsize == 4:
-                add_plain_float32(here, fields.strides[0], column, next_row, next_column, bits, up.strides[0], groups)
+                add_plain_float32(here, fields.strides[0], column, next_column, bits, up.strides[0], groups)
             else:
-                add_plain_float64(here, fields.strides[0], column, next_row, next_column, bits, up.strides[0], groups)
+                add_plain_float64(here, fields.strides[0], column, next_column, bits, up.strides[0], groups)
     _add_columns(fields, columns, up, 0, whole, tiled)
 
 

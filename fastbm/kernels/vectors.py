@@ -165,8 +165,9 @@ add_tabled = _tile(1)
 def _plain_tile(kind: Any) -> Any:
     """Make a function that adds rows times bits to `COLUMNS` rows of fields, in 16 lanes, four rows at a time.
 
-    Its arguments are addresses and distances in bytes: of the fields; of the weights, from row to row and from column
-    to column; of the bits, from row to row; and the number of groups of four rows. `kind` is the type of all three.
+    Its arguments are addresses and distances in bytes: of the fields; of the weights, from column to column, each of
+    which lies side by side; of the bits, from row to row; and the number of groups of four rows. `kind` is the type of
+    all three.
     """
     size = 4 if kind is _FLOAT else 8
     vector = ir.VectorType(kind, 16)
@@ -174,11 +175,10 @@ def _plain_tile(kind: Any) -> Any:
 
     @intrinsic
     def add_plain_tile(
-        typing: Any, fields: Any, next_field: Any, weights: Any, next_row: Any, next_column: Any, up: Any, next_up: Any,
-        n_groups: Any,
-    ) -> Any:  # fmt: skip
+        typing: Any, fields: Any, next_field: Any, weights: Any, next_column: Any, up: Any, next_up: Any, n_groups: Any
+    ) -> Any:
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            fields, next_field, weights, next_row, next_column, up, next_up, n_groups = args
+            fields, next_field, weights, next_column, up, next_up, n_groups = args
             nothing = ir.Constant(vector, ir.Undefined)
             # a number times a bit is exact, so that one rounding gives the bits of two, where the processor fuses
             three = ir.FunctionType(vector, [vector] * 3)
@@ -203,7 +203,7 @@ def _plain_tile(kind: Any) -> Any:
                     column = builder.add(weights, builder.mul(ir.Constant(_ADDRESS, j), next_column))
                     total = None
                     for row, bit in zip(rows, bits, strict=True):
-                        weight = builder.load(at(column, row, next_row, kind), align=size)
+                        weight = builder.load(at(column, row, ir.Constant(_ADDRESS, size), kind), align=size)
                         whole = everywhere(weight)
                         total = builder.fmul(whole, bit) if total is None else builder.call(fuse, [whole, bit, total])
                     builder.store(builder.fadd(builder.load(place), total), place)
@@ -211,7 +211,7 @@ def _plain_tile(kind: Any) -> Any:
                 builder.store(builder.load(place), at(fields, j, next_field, vector), align=size)
             return context.get_dummy_value()
 
-        return types.void(*[types.intp] * 8), generate
+        return types.void(*[types.intp] * 7), generate
 
     return add_plain_tile
 
