@@ -20,6 +20,7 @@ from .functions import count_bits
 from .jit import apart_borrowing, borrowing, kernel
 from .vectors import (
     COLUMNS,
+    DOUBLES,
     ROWS,
     TILED,
     add_plain_float32,
@@ -161,7 +162,7 @@ def add_plainly(fields, columns, up):
     tiled = lanes // NARROW * NARROW if TILED else 0
     next_column = columns.strides[0]
     for j in range(0, whole, COLUMNS):
-        for lane in range(0, tiled, NARROW):
+        for lane in range(0, tiled, NARROW if fields.itemsize == 4 else DOUBLES):
             here = fields.ctypes.data + j * fields.strides[0] + lane * fields.itemsize
             column, bits = columns.ctypes.data + j * next_column, up.ctypes.data + lane * up.itemsize
             if fields.itemsize == 4:

@@ -162,16 +162,21 @@ add_tabled_half = _tile(2)
 add_tabled = _tile(1)
 
 
+DOUBLES = 16 if has_look_up() else 8  # lanes of float64, of which few have room in registers
+
+
 def _plain_tile(kind: Any) -> Any:
     """Make a function that adds rows times bits to `COLUMNS` rows of fields, in 16 lanes, four rows at a time.
+
+    Of float64 it is `DOUBLES` lanes.
 
     Its arguments are addresses and distances in bytes: of the fields; of the weights, from column to column, each of
     which lies side by side; of the bits, from row to row; and the number of groups of four rows. `kind` is the type of
     all three.
     """
-    size = 4 if kind is _FLOAT else 8
-    vector = ir.VectorType(kind, 16)
-    spread = ir.Constant(ir.VectorType(_INDEX, 16), [0] * 16)
+    size, lanes = (4, 16) if kind is _FLOAT else (8, DOUBLES)
+    vector = ir.VectorType(kind, lanes)
+    spread = ir.Constant(ir.VectorType(_INDEX, lanes), [0] * lanes)
 
     @intrinsic
     def add_plain_tile(
@@ -182,7 +187,7 @@ def _plain_tile(kind: Any) -> Any:
             nothing = ir.Constant(vector, ir.Undefined)
             # a number times a bit is exact, so that one rounding gives the bits of two, where the processor fuses
             three = ir.FunctionType(vector, [vector] * 3)
-            fuse = cgutils.get_or_insert_function(builder.module, three, f"llvm.fmuladd.v16f{8 * size}")
+            fuse = cgutils.get_or_insert_function(builder.module, three, f"llvm.fmuladd.v{lanes}f{8 * size}")
 
             def at(start: Any, times: Any, distance: Any, kind: Any) -> Any:
                 times = ir.Constant(_ADDRESS, times) if isinstance(times, int) else times
