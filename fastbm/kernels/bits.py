@@ -183,7 +183,7 @@ def _add_columns(fields, columns, up, first, end, n_done):
     for j in range(first, fields.shape[0]):
         field, column = fields[j], columns[j]
         start = n_done if j < end else 0
-        for i in range(0, 4 * groups, 4):
+        for i in range(0, 4 * groups if start < lanes else 0, 4):
             a, b, c, d = column[i], column[i + 1], column[i + 2], column[i + 3]
             for lane in range(start, lanes):
                 field[lane] += ((a * up[i, lane] + b * up[i + 1, lane]) + c * up[i + 2, lane]) + d * up[i + 3, lane]
