@@ -94,7 +94,7 @@ class MomentTest:
         return self._statistics.vector(Parameters(moments.pairs, moments.mean))
 
     def verdict(self, pull: Parameters) -> Verdict:
-        """Return the verdict on the calls so far; at the maximum a penalty leaves `pull` of clamped less free moments."""
+        """Return the verdict on the calls so far; at the maximum clamped less free moments are `pull`."""
         gap = self._sums[2] / STRETCHES
         of_chains = np.maximum(self._sums[3] / STRETCHES - gap**2, 0.0) / (STRETCHES - 1)
         gap = gap - self._statistics.vector(pull)

@@ -1,8 +1,8 @@
 """Centred parameters: units count from offsets mu, so that couplings and biases are learned apart.
 
-`Offsets` centres the gradient of steps. With D_ij the slope of W_ij and D_i that of b_i, penalties included, the centred
-ones are G_ij = D_ij - mu_i D_j - D_i mu_j and G_i = D_i - sum_j G_ij mu_j. They vanish where those do, and without
-penalties flipping units, or 0 and 1 for -1 and 1, leaves what is learned as it is.
+`Offsets` centres the gradient of steps. With D_ij the slope of W_ij and D_i that of b_i, penalties included, the
+centred ones are G_ij = D_ij - mu_i D_j - D_i mu_j and G_i = D_i - sum_j G_ij mu_j. They vanish where those do, and
+without penalties flipping units, or 0 and 1 for -1 and 1, leaves what is learned as it is.
 
 `Centring` makes parameters that optimisers with curvature are given in place of plain ones: couplings W_ij times the
 standard deviations of both units, and biases b + W mu, with mu the data's means. Centring takes away most of what

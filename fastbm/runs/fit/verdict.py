@@ -116,8 +116,9 @@ def evidence_of(run: Learned) -> str:
     """Return what speaks for learning that has converged."""
     found = verdict_of(run)
     if found is not None and found.statistic >= 0:
-        held = ", but for the pull of the penalty," if _is_penalised(run) else ""
-        return f"moments are the data's{held} within the noise of both, of which the worst is {found.largest_z:.3g} times"
+        held = " but for the penalty's pull" if _is_penalised(run) else ""
+        worst = f"of which the worst is {found.largest_z:.3g} times"
+        return f"moments are the data's{held} within the noise of both, {worst}"
     if run.config["fit"]["optimizer"] != "l-bfgs":
         return ""
     return f"the gradient vanished ({run.metrics['gradient'][-1]:.2g})"
