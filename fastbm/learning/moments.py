@@ -73,10 +73,10 @@ class Parameters:
 
 
 class Centre(Protocol):
-    """The protocol of offsets, which turn the difference of both phases into a centred gradient."""
+    """The protocol of offsets, which centre a gradient."""
 
-    def slope(self, gap: Parameters) -> Parameters:
-        """Return the centred gradient from the differences of means and pairs of both phases."""
+    def slope(self, slope: Parameters) -> Parameters:
+        """Return the centred gradient."""
 
 
 def with_prefix(prefix: str, state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -101,14 +101,15 @@ def gradient(
     """Return dL/dW_ij = beta (<s_i s_j>_clamped - <s_i s_j>_free) - l2 W_ij, and likewise for the biases.
 
     L is the mean log-likelihood of a row less l2/2 sum_{i<j} W_ij^2. W_ij and W_ji are one parameter. With `centring`
-    the differences of both phases are centred (see `fastbm.learning.optimise.centring`).
+    the gradient is centred (see `fastbm.learning.optimise.centring`).
     Ackley, Hinton and Sejnowski, Cognitive Science 9, 147 (1985), eq. 7, doi:10.1207/s15516709cog0901_7.
     """
-    gap = Parameters(tuple(c - f for c, f in zip(clamped.pairs, free.pairs, strict=True)), clamped.mean - free.mean)
-    if centring is not None:
-        gap = centring.slope(gap)
-    weights = tuple(beta * d - l2 * w for d, w in zip(gap.weights, parameters.weights, strict=True))
-    return Parameters(weights, beta * gap.bias - l2_bias * parameters.bias)
+    pairs = zip(clamped.pairs, free.pairs, parameters.weights, strict=True)
+    slope = Parameters(
+        tuple(beta * (c - f) - l2 * w for c, f, w in pairs),
+        beta * (clamped.mean - free.mean) - l2_bias * parameters.bias,
+    )
+    return slope if centring is None else centring.slope(slope)
 
 
 def hidden_means(model: BoltzmannMachine, visible: np.ndarray, beta: float) -> np.ndarray:

@@ -110,7 +110,7 @@ def test_flipping_units_does_not_change_what_a_centred_machine_learns():
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
 def test_centred_restricted_steps_are_the_centred_gradient(optimizer: str):
-    """One step from equal chains by the engine of lanes and by hand."""
+    """One step from equal chains by the engine of lanes and by hand, penalties included."""
     generator = np.random.default_rng(2)
     start = bm.models.restricted(
         weights=generator.normal(size=(6, 4)),
@@ -119,14 +119,15 @@ def test_centred_restricted_steps_are_the_centred_gradient(optimizer: str):
     )
     rows = (generator.random((50, 6)) < 0.4).astype(np.uint8)
     options = {"init": start, "epochs": 1, "batch_size": 50, "n_chains": 40, "learning_rate": 1e-3, "samples_every": 1}
+    options |= {"l2": 0.3, "l2_bias": 0.2, "beta": 0.5}
     run = bm.fit(rows, method="pcd", centring=True, optimizer=optimizer, **options, **QUIET)
     assert run.config["fit"]["engine"] == ("lanes" if optimizer == "sgd" else "phases")
     states = run.states[-1].reshape(-1, 10)[:, :6].astype(float)
-    w, c = start.weights[0], start.bias[1]
-    h, y = (1 / (1 + np.exp(-(v @ w + c))) for v in (rows, states))
-    dv, dh = rows.mean(0) - states.mean(0), h.mean(0) - y.mean(0)
+    w, b, c = start.weights[0], *start.bias
+    h, y = (1 / (1 + np.exp(-0.5 * (v @ w + c))) for v in (rows, states))
+    dv, dh = 0.5 * (rows.mean(0) - states.mean(0)) - 0.2 * b, 0.5 * (h.mean(0) - y.mean(0)) - 0.2 * c
     mu, lam = rows.mean(0), np.full(4, 0.5)
-    slope = rows.T @ h / 50 - states.T @ y / 40 - np.outer(mu, dh) - np.outer(dv, lam)
+    slope = 0.5 * (rows.T @ h / 50 - states.T @ y / 40) - 0.3 * w - np.outer(mu, dh) - np.outer(dv, lam)
     bias = np.concatenate([dv - slope @ lam, dh - slope.T @ mu])
     moved = run.model.weights[0] - w
     moved_bias = np.concatenate(run.model.bias) - np.concatenate(start.bias)
@@ -135,6 +136,7 @@ def test_centred_restricted_steps_are_the_centred_gradient(optimizer: str):
         assert np.abs(moved_bias - 1e-3 * bias).max() < 1e-9
     else:
         assert np.array_equal(np.sign(moved), np.sign(slope))
+        assert np.array_equal(np.sign(moved_bias), np.sign(bias))
 
 
 @each(free=["restarted", "annealed", "tempering", "tempering"], layered=[False, True])

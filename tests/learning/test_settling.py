@@ -11,7 +11,7 @@ import fastbm as bm
 from fastbm._base.checks import ConvergenceWarning
 from fastbm.learning import rules
 from fastbm.learning.errors.statistics import Statistics
-from fastbm.learning.moments import PhaseMoments
+from fastbm.learning.moments import Parameters, PhaseMoments
 from fastbm.learning.monitor.divergence import independent
 from fastbm.learning.monitor.moment_test import CALLS, FORGOTTEN, STRETCHES, MomentTest
 from fastbm.learning.settings import FitSettings
@@ -63,6 +63,15 @@ def test_steps_that_were_told_apart_keep_their_meaning() -> None:
     assert slow.summary()["converged"] is False
 
 
+def test_a_penalty_is_part_of_what_learning_comes_to() -> None:
+    rows = glass(0.5, 2)
+    run = bm.fit(rows, "monte-carlo", l2=0.3, l2_bias=0.3, weights_every=0, monitor_every=100)
+    assert run.converged
+    assert "penalty" in run.evidence
+    best = bm.fit(rows, "exact", l2=0.3, l2_bias=0.3).model
+    assert np.abs(run.model.weights - best.weights).max() < 0.02
+
+
 def test_steps_that_are_too_few_have_not_converged() -> None:
     with pytest.warns(ConvergenceWarning, match=r"has not converged: after 2 epochs .* (bias|weights)\[.*Raise epochs"):
         run = bm.fit(glass(2.0, 3), method="monte-carlo", epochs=2, weights_every=0)
@@ -85,7 +94,7 @@ def test_verdicts_are_as_often_wrong_as_they_say() -> None:
                 moved = np.triu(noise[:6], 1)
                 moved[0, 1] += off * 6 * 0.01 * np.sqrt(2.0)
                 test.add(clamped, PhaseMoments(noise[6], (moved + moved.T,)))
-            passed[off] += test.verdict().passed
+            passed[off] += test.verdict(Parameters.of(like)).passed
     assert passed[0] >= 56
     assert passed[1] <= 3
 
@@ -167,4 +176,4 @@ def test_noise_of_the_data_is_that_of_a_row_of_bits(units: str) -> None:
     test = MomentTest(statistics, 1000)
     for _ in range(FORGOTTEN + STRETCHES * CALLS):
         test.add(clamped, PhaseMoments(mean, (np.zeros((4, 4)),)))
-    assert test.verdict().largest_z == pytest.approx(3.0, rel=0.01)
+    assert test.verdict(Parameters.of(like)).largest_z == pytest.approx(3.0, rel=0.01)

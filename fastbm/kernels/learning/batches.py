@@ -120,12 +120,12 @@ def step_couplings(machine, velocity, lanes, gaps, taken, noise, numbers, units)
         for h in range(row.size):
             sums[h] += slope[h]
         if taken is not None:
-            total, parts = 0.0, taken[1][i // PIECE]
+            total, parts, shrink = 0.0, taken[1][i // PIECE], l2 / (beta * beta)
             for h in range(hidden_gap.size):
                 slope[h] -= np.float32(hidden_gap[h] * visible_centre[i] + hidden_centre[h] * visible_gap[i])
-                parts[h] += np.float64(slope[h]) * visible_centre[i]
+                parts[h] += (np.float64(slope[h]) - shrink * np.float64(row[h])) * visible_centre[i]
             for h in range(hidden_gap.size):
-                total += np.float64(slope[h]) * hidden_centre[h]
+                total += (np.float64(slope[h]) - shrink * np.float64(row[h])) * hidden_centre[h]
             taken[0][i] = total
         if velocity is not None:
             v, memory = velocity[i], np.float32(momentum)
@@ -172,7 +172,9 @@ def step_biases(bias, velocity, offsets, gaps, taken, hidden_sums, numbers):
     visible_gap, hidden_gap, _, _ = gaps
     beta, rate, momentum, _, l2_bias = numbers
     n_visible = visible_gap.size
+    held = l2_bias
     if taken is not None:
+        held = 0.0  # the gaps have it
         for i in range(n_visible):
             visible_gap[i] -= taken[0][i]
         for piece in range(taken[1].shape[0]):
@@ -180,7 +182,7 @@ def step_biases(bias, velocity, offsets, gaps, taken, hidden_sums, numbers):
                 hidden_gap[h] -= taken[1][piece, h]
     for i in range(bias.size):
         slope = visible_gap[i] if i < n_visible else hidden_gap[i - n_visible]
-        velocity[i] = momentum * velocity[i] + rate * (beta * slope - l2_bias * bias[i])
+        velocity[i] = momentum * velocity[i] + rate * (beta * slope - held * bias[i])
         bias[i] += velocity[i]
     if taken is not None:
         for h in range(hidden_sums.size):
@@ -262,6 +264,13 @@ def run_batches(rows, order, machine, chains, lanes, noise, numbers, room, plan)
         write_lanes(both, of_chains, split, bits, fields, n_hidden, -1.0 / n_chains)
         n_met = meet(counter, n_met, n_shards)
         sum_units(gaps[0], gaps[1], sums, both, split, n_rows, n_chains)
+        if taken is not None:  # penalties are centred with all else
+            for i in range(bias.size):
+                held = numbers[4] / numbers[0] * bias[i]
+                if i < n_visible:
+                    gaps[0][i] -= held
+                else:
+                    gaps[1][i - n_visible] -= held
         halves = noise[0], noise[1], split // VECTOR, n_chains
         step_couplings((weights, gap, slope, places), velocity, both, gaps, taken, halves, numbers, units)
         n_met = meet(counter, n_met, n_shards)

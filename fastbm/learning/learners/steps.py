@@ -114,9 +114,14 @@ class Steps:
         self._test.add(clamped, self.free.moments(model, rows))
         self._noise.forget()
         if self._test.full:
-            self.verdict, self._tested = self._test.verdict(), number
+            self.verdict, self._tested = self._test.verdict(self._pull()), number
             self._test.begin()
         return self._tested < number
+
+    def _pull(self) -> Parameters:
+        """Return the difference of both phases' moments at which the gradient of the penalised likelihood vanishes."""
+        s, now = self._settings, self.parameters
+        return Parameters(tuple(s.l2 / s.beta * w for w in now.weights), s.l2_bias / s.beta * now.bias)
 
     def _clamped_of_all(self, model: BoltzmannMachine, number: int) -> tuple[np.ndarray, PhaseMoments]:
         """Return the rows of a mini-batch that is all of them, where they are needed, and its clamped moments."""

@@ -1,9 +1,9 @@
 """A test of whether a machine's moments are the data's, pair by pair and unit by unit, given the noise of both.
 
 Parameters rest while chains go on. Averages over 16 successive stretches tell the noise of the machine's moments, the
-binomial variance that of the data's. Each difference is judged by Student's distribution, with as many degrees of
-freedom as both noises together have (Welch, Biometrika 34, 28 (1947), doi:10.1093/biomet/34.1-2.28), and the largest by
-Bonferroni's bound.
+binomial variance that of the data's. Each difference, less what a penalty pulls at the maximum, is judged by Student's
+distribution, with as many degrees of freedom as both noises together have (Welch, Biometrika 34, 28 (1947),
+doi:10.1093/biomet/34.1-2.28), and the largest by Bonferroni's bound.
 """
 
 from __future__ import annotations
@@ -93,10 +93,11 @@ class MomentTest:
     def _vector(self, moments: PhaseMoments) -> np.ndarray:
         return self._statistics.vector(Parameters(moments.pairs, moments.mean))
 
-    def verdict(self) -> Verdict:
-        """Return the verdict on the calls so far."""
+    def verdict(self, pull: Parameters) -> Verdict:
+        """Return the verdict on the calls so far; at the maximum clamped less free moments are `pull`."""
         gap = self._sums[2] / STRETCHES
         of_chains = np.maximum(self._sums[3] / STRETCHES - gap**2, 0.0) / (STRETCHES - 1)
+        gap = gap - self._statistics.vector(pull)
         both = of_chains + self._of_data(self._sums[0] / (STRETCHES * CALLS)) + SMALLEST
         z = gap / np.sqrt(both)
         freedom = (STRETCHES - 1) * (both / np.maximum(of_chains, SMALLEST)) ** 2

@@ -1,8 +1,8 @@
 """Centred parameters: units count from offsets mu, so that couplings and biases are learned apart.
 
-`Offsets` centres the gradient of steps. With D_ij the difference of both phases' <s_i s_j> and D_i that of their <s_i>,
-the slopes are G_ij = D_ij - mu_i D_j - D_i mu_j and G_i = D_i - sum_j G_ij mu_j. Flipping units, or 0 and 1 for -1 and
-1, leaves what is learned as it is.
+`Offsets` centres the gradient of steps. With D_ij the slope of W_ij and D_i that of b_i, penalties included, the
+centred ones are G_ij = D_ij - mu_i D_j - D_i mu_j and G_i = D_i - sum_j G_ij mu_j. They vanish where those do, and
+without penalties flipping units, or 0 and 1 for -1 and 1, leaves what is learned as it is.
 
 `Centring` makes parameters that optimisers with curvature are given in place of plain ones: couplings W_ij times the
 standard deviations of both units, and biases b + W mu, with mu the data's means. Centring takes away most of what
@@ -42,15 +42,15 @@ class Offsets:
         hidden = self.values[self._n_visible :]
         hidden += RATE * (hidden_means - hidden)
 
-    def slope(self, gap: Parameters) -> Parameters:
-        """Return the centred gradient from the differences of both phases."""
+    def slope(self, slope: Parameters) -> Parameters:
+        """Return the centred gradient."""
         mu = self.values
-        sums = (self._couplings.pair_sums(x[None]) for x in (mu + gap.bias, mu, gap.bias))
-        weights = tuple(d - (both - one - other) for d, both, one, other in zip(gap.weights, *sums, strict=True))
+        sums = (self._couplings.pair_sums(x[None]) for x in (mu + slope.bias, mu, slope.bias))
+        weights = tuple(d - (both - one - other) for d, both, one, other in zip(slope.weights, *sums, strict=True))
         if weights[0].shape == (mu.size, mu.size):
             np.fill_diagonal(weights[0], 0.0)
         pull = self._couplings.with_arrays([np.array(w) for w in weights]).field(mu[None])[0]
-        return Parameters(weights, gap.bias - pull)
+        return Parameters(weights, slope.bias - pull)
 
 
 class Centring:

@@ -167,7 +167,8 @@ def fit(
     `run.converged` tells, of "l-bfgs", whether the gradient vanished where no direction curves upwards. Of
     "monte-carlo" and of "natural" steps with chains of their own, parameters rest at the end while chains go on for 72
     epochs, and <s_i s_j> and <s_i> of both phases are compared, pair by pair and unit by unit, in units of the noise of
-    data and chains together: true where the largest difference may be chance (at 1 %, Bonferroni) and chains mix.
+    data and chains together: true where the largest difference, less what a penalty pulls, may be chance (at 1 %,
+    Bonferroni) and chains mix.
     "natural" steps do so after 100, 200, 400 ... epochs too and stop once that holds
     (`fastbm.learning.monitor.moment_test`). With hidden units, whose moments agree at saddles as well, it is False or
     None; of "monte-carlo" and "mean-field" False too where these do nothing, as rows are no likelier than units on

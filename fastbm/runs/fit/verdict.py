@@ -116,10 +116,17 @@ def evidence_of(run: Learned) -> str:
     """Return what speaks for learning that has converged."""
     found = verdict_of(run)
     if found is not None and found.statistic >= 0:
-        return f"moments are the data's within the noise of both, of which the worst is {found.largest_z:.3g} times"
+        held = " but for the penalty's pull" if _is_penalised(run) else ""
+        worst = f"of which the worst is {found.largest_z:.3g} times"
+        return f"moments are the data's{held} within the noise of both, {worst}"
     if run.config["fit"]["optimizer"] != "l-bfgs":
         return ""
     return f"the gradient vanished ({run.metrics['gradient'][-1]:.2g})"
+
+
+def _is_penalised(run: Learned) -> bool:
+    settings = run.config["fit"]
+    return bool(settings["l2"] or settings["l2_bias"])
 
 
 def _is_off(run: Learned, found: Verdict) -> bool:
