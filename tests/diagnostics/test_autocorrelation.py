@@ -112,6 +112,8 @@ def test_errors_of_tiny_series_are_in_proportion() -> None:
     found, scaled = (diagnostics.jackknife(np.tanh, size * values).error for size in (1e-9, 1e-9 * tiny))
     assert scaled == pytest.approx(tiny * found, rel=1e-9, abs=0.0)
     assert not any(drifts(tiny * values[:, :n_chains]) for n_chains in (3, 8))
+    bins = values.reshape(2, 200, 1, 8) * np.array([tiny, 1.0])[:, None]
+    assert all(diagnostics.is_stationary(bins[..., :n_chains]) for n_chains in (3, 8))
     assert drifts(tiny * (values + np.linspace(0.0, 9.0, 400)[:, None]))
 
 
