@@ -112,5 +112,8 @@ def standard_errors(*series: np.ndarray) -> list[float]:
     """Return the standard errors of the means of series (n_samples, n_chains), as `standard_error` does of one."""
     if not series:
         return []
-    found: list[float] = np.hstack([standard_error(some) for some in all_at_once(series)]).tolist()
+    # each near one by itself: beside a series of ordinary size the squares of a tiny one would be 0
+    scaled, exponents = zip(*(near_one(checked(one)) for one in series), strict=True)
+    errors = np.hstack([standard_error(some) for some in all_at_once(scaled)])
+    found: list[float] = np.ldexp(errors, exponents).tolist()
     return found

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from .._base.arrays import near_one
 from .autocorrelation import MANY_CHAINS, finite, shaped, standard_error
 
 FALSE_ALARM = 1e-3
@@ -39,7 +40,7 @@ def drifts(values: Any, *, n_quantities: int = 1, false_alarm: float = FALSE_ALA
     half = len(array) // 2
     first, later, start = array[:half], array[-half:], array[0, 0]
     with np.errstate(invalid="ignore"):
-        differences = _means(later, start) - _means(first, start)
+        differences, exponent = near_one(_means(later, start) - _means(first, start))
     n = len(differences)
     mean = float(np.add.reduce(differences)) / n
     if not math.isfinite(mean):
@@ -48,7 +49,8 @@ def drifts(values: Any, *, n_quantities: int = 1, false_alarm: float = FALSE_ALA
         apart = differences - mean
         error = math.sqrt(float(np.add.reduce(apart * apart)) / (n - 1) / n)
     else:
-        error = float(np.hypot(*(standard_error(part - part.mean(axis=0)) for part in (first - start, later - start))))
+        errors = (standard_error(part - part.mean(axis=0)) for part in (first - start, later - start))
+        error = float(np.ldexp(np.hypot(*errors), -exponent))
     return bool(abs(mean) > _most_errors(n, false_alarm / (2 * n_quantities)) * error)
 
 

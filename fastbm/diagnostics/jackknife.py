@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._base import checks
+from .._base.arrays import near_one
 from .autocorrelation import MANY_CHAINS, all_at_once, finite, tau_int
 
 FEWEST, MOST = 8, 64  # blocks
@@ -94,11 +95,11 @@ def combine(whole: Any, parts: np.ndarray, blocks: Blocks, *, corrected: bool = 
     value, g = np.asarray(whole, np.float64), len(blocks.sizes)
     h = (blocks.sizes.sum() / blocks.sizes).reshape((g,) + (1,) * value.ndim)
     # about the value, so that what does not vary has exactly no error
-    off = parts - value
+    off, exponent = near_one(parts - value)
     bias_free = -((1.0 - 1.0 / h) * off).sum(axis=0)
     variance = ((-(h - 1.0) * off - bias_free) ** 2 / (h - 1.0)).mean(axis=0)
     error = blocks.wider * np.sqrt(variance / (1.0 - blocks.lost))
-    return Estimate((value + bias_free if corrected else value)[()], error[()])
+    return Estimate((value + np.ldexp(bias_free, exponent) if corrected else value)[()], np.ldexp(error, exponent)[()])
 
 
 def jackknife(

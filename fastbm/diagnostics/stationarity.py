@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from .._base import checks
+from .._base.arrays import near_one
 from .autocorrelation import MANY_CHAINS, standard_error
 
 N_WINDOWS = 3
@@ -49,7 +50,8 @@ def is_stationary(means: Any, *, z: float = Z) -> bool:
             f"{array.shape}."
         )
     z, n_chains = checks.real("z", z, above=0.0), array.shape[3]
-    old, recent = array[-2:]
+    # each observable near one by itself: of tiny ones the squares would be 0
+    old, recent = np.stack([near_one(array[-2:, :, k])[0] for k in range(array.shape[2])], axis=2)
     differences = (recent - old).mean(axis=0)
     if n_chains >= MANY_CHAINS:
         error = differences.std(axis=1, ddof=1) / math.sqrt(n_chains) * _widening(z, n_chains - 1)

@@ -8,6 +8,8 @@ from scipy.signal import lfilter
 from scipy.stats import norm
 
 from fastbm import diagnostics
+from fastbm.diagnostics.autocorrelation import standard_errors
+from fastbm.diagnostics.drift import drifts
 
 
 def autoregressive(rho: float, n_samples: int, n_chains: int, seed: int = 0) -> np.ndarray:
@@ -100,6 +102,19 @@ def test_shifts_and_scales_change_nothing() -> None:
     for function in (diagnostics.tau_int, diagnostics.ess, diagnostics.r_hat):
         assert function(1e3 * values - 7e4) == pytest.approx(function(values), rel=1e-6)
     assert diagnostics.standard_error(5 * values) == pytest.approx(5 * diagnostics.standard_error(values))
+
+
+def test_errors_of_tiny_series_are_in_proportion() -> None:
+    """Also beside one of ordinary size, as energies of a machine that is cold for its size have magnetisations."""
+    values, tiny = autoregressive(0.7, 400, 8), 2.0**-700
+    error = diagnostics.standard_error(values)
+    assert standard_errors(tiny * values, values) == pytest.approx([tiny * error, error], rel=1e-12, abs=0.0)
+    found, scaled = (diagnostics.jackknife(np.tanh, size * values).error for size in (1e-9, 1e-9 * tiny))
+    assert scaled == pytest.approx(tiny * found, rel=1e-9, abs=0.0)
+    assert not any(drifts(tiny * values[:, :n_chains]) for n_chains in (3, 8))
+    bins = values.reshape(2, 200, 1, 8) * np.array([tiny, 1.0])[:, None]
+    assert all(diagnostics.is_stationary(bins[..., :n_chains]) for n_chains in (3, 8))
+    assert drifts(tiny * (values + np.linspace(0.0, 9.0, 400)[:, None]))
 
 
 @pytest.mark.parametrize("values", [[1.0, 2.0], np.empty((0, 3)), np.empty((3, 0)), 1.0])
