@@ -6,10 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.main import get_command
 
 import fastbm as bm
 from fastbm import cli
 from fastbm._base.checks import DamagedRun, StorageError
+from fastbm.cli import app
 
 SAMPLE = """
 [model]
@@ -187,6 +189,18 @@ def test_compare_takes_comparisons_only(capsys):
 def test_a_wrong_command_is_bad_input(capsys):
     assert call("rnu", "x.toml") == 2
     assert "rnu" in capsys.readouterr().err
+
+
+def test_help_fits_the_terminal_and_lacks_no_word(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    for name, command in get_command(app).commands.items():
+        assert call(name, "--help") == 0
+        printed = capsys.readouterr().out
+        assert max(map(len, printed.splitlines())) <= 80 and "[[" not in printed
+        assert set(command.help.split()) <= set(printed.split()), name  # markup would swallow what is in brackets
+    assert call("--help") == 0
+    printed = capsys.readouterr().out
+    assert printed.index(" run ") < printed.index(" Campaigns ") < printed.index(" retry ")
 
 
 def test_the_package_is_run_as_a_module():

@@ -360,8 +360,8 @@ def _check_values(base: Mapping[str, Any], axes: Sequence[Axis]) -> str:
                 verb = file.check(tables)
                 if isinstance(tables.get("model"), dict) and verb != "compare":
                     file.check_model(tables["model"])
-            except ValueError as error:
-                raise ValueError(f"a cell of the grid is refused: {error}{_way_out(axis, str(error))}") from None
+            except (ValueError, TypeError) as error:
+                raise type(error)(f"a cell of the grid is refused: {error}{_way_out(axis, str(error))}") from None
     return verb
 
 

@@ -191,7 +191,8 @@ def _go_on(folder: Path, options: Mapping[str, Any]) -> Campaign:
         finally:
             if pool is not None:
                 pool.shutdown()
-    return _ended(folder, result, stop, options["part"], any(not is_finished(Path(job.path)) for job in jobs))
+    n_left = sum(not is_finished(Path(job.path)) for job in jobs)
+    return _ended(folder, result, stop, options["part"], n_left, len(mine))
 
 
 @dataclass
@@ -240,12 +241,12 @@ def _is_mine(number: int, part: tuple[int, int] | None) -> bool:
     return part is None or number % part[1] == part[0] - 1
 
 
-def _ended(folder: Path, left: Left, stop: Stop, part: Any, unfinished: bool) -> Campaign:
+def _ended(folder: Path, left: Left, stop: Stop, part: Any, n_left: int, n_shards: int) -> Campaign:
     found = open_campaign(folder)
     if left.failed:
         texts = "; ".join(text.rstrip(".") for text in left.failed[:MOST_TEXTS])
-        raise StorageError(f"{folder}: {texts}. The other shards are done.")
-    if unfinished and stop.requested:
+        raise StorageError(f"{folder}: {texts}. Of {n_shards} shards {n_left} are left: mend this, then resume.")
+    if n_left and stop.requested:
         text = f"stopped by {stop.requested} after cell {found.status.done} of {len(found)}; nothing is lost."
         raise Interrupted(text, found)
     if left.busy and part is None:

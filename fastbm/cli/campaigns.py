@@ -24,10 +24,11 @@ from .shared import (
     who,
 )
 
+CAMPAIGNS = "Campaigns"  # what help says above the verbs here
 Folder = Annotated[Path, typer.Argument(parser=path_of, metavar="FOLDER", help="The folder of a campaign.")]
 
 
-@app.command()
+@app.command(rich_help_panel=CAMPAIGNS)
 def status(folder: Folder) -> None:
     """Tell how a campaign stands: cells done, failed and left, shards that run, time left, core hours."""
     from ..report import campaigns
@@ -35,7 +36,7 @@ def status(folder: Folder) -> None:
     campaigns.show_status(folder)
 
 
-@app.command()
+@app.command(rich_help_panel=CAMPAIGNS)
 def table(
     folder: Folder,
     out: Annotated[
@@ -49,7 +50,7 @@ def table(
     campaigns.write_table(folder, out)
 
 
-@app.command()
+@app.command(rich_help_panel=CAMPAIGNS)
 def retry(
     folder: Folder,
     threads: Threads = None,
@@ -68,7 +69,7 @@ def retry(
     )  # fmt: skip
 
 
-@app.command()
+@app.command(rich_help_panel=CAMPAIGNS)
 def extend(
     folder: Folder,
     unconverged: Annotated[

@@ -11,14 +11,16 @@ from .. import __version__
 from .shared import (
     BAD_INPUT,
     FAILED,
+    Data,
     Extend,
     File,
+    Holdout,
     Inexact,
     MaxSeconds,
-    Moved,
     Mpi,
     Out,
     OutOption,
+    OutOrFolder,
     Overwrite,
     Part,
     Quiet,
@@ -60,7 +62,7 @@ def run(
     part: Part = None,
     inexact: Inexact = False,
 ) -> None:
-    """Run what a TOML file names: sample, fit, infer or compare; with a table [grid] a campaign of them."""
+    """Run what a TOML file names: sample, fit, infer or compare; with a grid table a campaign of them."""
     stoppable(
         "run_file", file, changes or [], out=out, overwrite=overwrite, threads=threads, quiet=quiet,
         max_seconds=max_seconds, campaign=who(workers, scheduler, mpi, part), exact=not inexact,
@@ -89,10 +91,10 @@ def compare(
 
 @app.command()
 def resume(
-    out: Out,
+    out: OutOrFolder,
     extend: Extend = None,
-    data: Moved = None,
-    holdout: Moved = None,
+    data: Data = None,
+    holdout: Holdout = None,
     threads: Threads = None,
     max_seconds: MaxSeconds = None,
     quiet: Quiet = False,
@@ -127,7 +129,7 @@ def examples(
 
 @app.command()
 def verify(
-    out: Out,
+    out: Annotated[Path, typer.Argument(parser=path_of, metavar="OUT", help="The file, or the folder of a campaign.")],
     sha256: Annotated[
         bool, typer.Option("--sha256", help="Print the run's sha256, to compare with the sender's.")
     ] = False,
@@ -154,7 +156,7 @@ def merge(out: Out) -> None:
 
 
 @app.command()
-def show(out: Out, trust: Trust = False) -> None:
+def show(out: OutOrFolder, trust: Trust = False) -> None:
     """Show the settings, results and status of a run or a campaign; leave with 1 if it is damaged."""
     if is_campaign(out):
         from ..report import campaigns  # and with it all verbs
@@ -186,7 +188,7 @@ def watch(
 
 @app.command()
 def plot(
-    out: Out,
+    out: OutOrFolder,
     picture: Annotated[
         Path | None,
         typer.Option("--png", parser=path_of, metavar="FILE.png", help="Where to draw; beside the run unless given."),
@@ -233,7 +235,10 @@ def report(
 
 @app.command("help")
 def help_(
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Of a sampler, a method or a rule.")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="NAME", help="Of a sampler, a method or a rule; without it, they are listed."),
+    ] = None,
 ) -> None:
     """Say what a sampler, a method of inference or a rule of learning does, and what its options mean."""
     from ..report.options import describe

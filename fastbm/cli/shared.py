@@ -35,10 +35,16 @@ File = Annotated[
     Path, typer.Argument(parser=path_of, metavar="FILE.toml", help="What to run, or the name of a ready one.")
 ]
 Out = Annotated[Path, typer.Argument(parser=path_of, metavar="OUT.h5", help="The file of a run.")]
+OutOrFolder = Annotated[
+    Path, typer.Argument(parser=path_of, metavar="OUT", help="The file of a run, or the folder of a campaign.")
+]
 Set = Annotated[
     list[str] | None, typer.Option("--set", metavar="TABLE.KEY=VALUE", help="Change a setting of the file.")
 ]
-OutOption = Annotated[Path | None, typer.Option("--out", parser=path_of, metavar="OUT.h5", help="Where to write.")]
+OutOption = Annotated[
+    Path | None,
+    typer.Option("--out", parser=path_of, metavar="OUT", help="Where to write: a file; of a campaign a folder."),
+]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a run of that name.")]
 Threads = Annotated[int | None, typer.Option("--threads", min=1, help="Threads; all processors unless given.")]
 MaxSeconds = Annotated[
@@ -51,8 +57,11 @@ Extend = Annotated[
     typer.Option(metavar="N", help="Go on past the end of a finished run: sweeps of sample, epochs of fit, more."),
 ]
 Trust = Annotated[bool, typer.Option("--trust", help="Open also a file without a seal, of which nothing is checked.")]
-Moved = Annotated[
-    str | None, typer.Option(metavar="FILE:DATASET", help="Where the rows are now that the run does not hold.")
+Data = Annotated[
+    str | None, typer.Option(metavar="FILE:DATASET", help="Where the rows are now, if their file was moved.")
+]
+Holdout = Annotated[
+    str | None, typer.Option(metavar="FILE:DATASET", help="Where the rows held out are now, if their file was moved.")
 ]
 Workers = Annotated[int | None, typer.Option("--workers", min=1, help="So many processes do it.")]
 Scheduler = Annotated[

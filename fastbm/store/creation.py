@@ -34,6 +34,7 @@ from .writer import Settings, Writer, index_of
 
 OWN_META = ("run_id", "created", "machine", "replaces", "settings", "merged_from", "n_blocks", "written")
 VERSIONED = ("fastbm", "numpy", "numba", "h5py")
+SPARE = 1 << 20  # bytes that must stay free beside what a run begins with
 
 
 def create(
@@ -152,8 +153,8 @@ def write_first(names: Names, header: Header, contents: Contents) -> Header:
     check_memory(names, contents)
     image = segment_image(header, contents)
     free = shutil.disk_usage(names.parts).free
-    if free < len(image) + (1 << 20):
-        needed = f"needed {len(image) / 1e6:.1f} MB, {free / 1e6:.1f} MB free"
+    if free < (least := len(image) + SPARE):
+        needed = f"needed {least / 1e6:.1f} MB, {free / 1e6:.1f} MB free"
         raise StorageError(f"no space left in {names.merged.parent} ({needed}). Nothing was begun. Free space first.")
     with disk_errors(names, needed=len(image), safe=header.first_block):
         digest = write_sealed(image, names.segment(0))

@@ -116,6 +116,7 @@ REFUSED = [
     ({"grid": {"sample.beta": [0.5, math.inf]}}, r"\[grid\] sample.beta takes finite numbers.*; got inf"),
     ({"zip": {"sample.beta": [math.nan, 1.0], "sample.thin": [1, 2]}}, r"\[zip\] sample.beta takes finite .*; got nan"),
     ({"sample": {"beta": math.nan}}, "sample.beta takes finite numbers.*; got nan"),
+    ({"grid": {"sample.sampler": ["tempering", "temperng"]}}, "sample.sampler must be one of .*; got 'temperng'"),
     ({"grid": {"model.seed": [3j]}}, "model.seed takes finite numbers.*; got 3j"),
     ({"campaign": {"n_shards": 0}}, "n_shards must be at least 1"),
     ({"campaign": 3}, r"\[campaign\] must be a table"),
@@ -126,6 +127,24 @@ REFUSED = [
 def test_what_is_refused(written: dict[str, Any], text: str) -> None:
     with pytest.raises(ValueError, match=text):
         grid.read(GLASS | written)
+
+
+METHODS = [
+    ({"fit": {"method": "pcdd"}, "data": {}}, "fit.method must be one of .*; got 'pcdd'"),
+    ({"fit": {}, "classify": {"method": "pcdd"}, "data": {}}, "classify.method must be one of .*; got 'pcdd'"),
+    ({"compare": {"methods": ["exakt"]}, "model": [{}]}, "method must be one of .*; got 'exakt'"),
+    ({"compare": {"methods": ["ais"], "options": {"ais": {"n_chain": 1}}}, "model": [{}]}, "no option 'n_chain'"),
+    ({"compare": {"rules": ["rise", "pcdd"]}, "model": [{}]}, "rules must be one of .*; got 'pcdd'"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("written", "text"), METHODS, ids=range(len(METHODS)))
+def test_methods_that_there_are_none_of_are_refused_before_a_cell_is_settled(
+    written: dict[str, Any], text: str
+) -> None:
+    verb = next(iter(written))
+    with pytest.raises((ValueError, TypeError), match=f"a cell of the grid is refused: .*{text}"):
+        grid.read(written | {"grid": {f"{verb}.seed": {"range": 3}}})
 
 
 def test_several_machines_of_a_comparison_are_no_place_for_a_key() -> None:

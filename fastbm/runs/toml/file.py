@@ -103,7 +103,41 @@ def check(tables: Mapping[str, Any]) -> str:
     for name, table in tables.items():
         if name != "model":
             check_table(name, table, keys)
+    _check_names(verb, tables)
     return verb
+
+
+def _check_names(verb: str, tables: Mapping[str, Any]) -> None:
+    """Refuse samplers, methods and rules that there are none of; those of infer are refused by `_verb_keys`."""
+    table = tables[verb]
+    if verb == "sample" and "sampler" in table:
+        checks.choice("sample.sampler", table["sampler"], SAMPLERS)
+    for name in ("fit", "classify") if verb == "fit" else ():
+        if "method" in tables.get(name, {}):
+            from ...learning.methods import RULES
+
+            checks.choice(f"{name}.method", tables[name]["method"], RULES)
+    if _has_rules(tables):
+        from ...learning.planted.rules import read_rules
+
+        read_rules(table["rules"], table.get("options"))
+    elif verb == "compare":
+        _check_methods(table)
+
+
+def _check_methods(table: Mapping[str, Any]) -> None:
+    """Refuse a comparison without methods, or with methods and options that there are none of."""
+    from ...inference.methods import METHODS, make_estimator
+
+    if "methods" not in table:
+        raise ValueError(
+            f"[compare] needs methods, a list of some of {', '.join(METHODS)}; or rules, a list of methods of fit."
+        )
+    options = table.get("options", {})
+    if extra := set(options) - set(table["methods"]):
+        raise ValueError(f"compare.options names {min(extra)!r}, which is not among compare.methods.")
+    for name in table["methods"]:
+        make_estimator(name, options.get(name, {}))
 
 
 def _keys(verb: str, tables: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -253,28 +287,11 @@ def call(tables: Mapping[str, Any], verb: str) -> Callable[..., Any]:
         common = {k: settings.pop(k) for k in ("beta", "moments", "seed") if k in settings}
         return partial(infer_run, _one_model(tables["model"]), settings.pop("method"), settings, **common)
     if _has_rules(tables):
-        from ...learning.planted.rules import read_rules
-
         rules = settings.pop("rules")
-        read_rules(rules, settings.get("options"))
         return partial(function_of(verb, rules=True), _many_models(tables["model"]), rules, **settings)
-    return _comparison(tables, settings)
-
-
-def _comparison(tables: Mapping[str, Any], settings: dict[str, Any]) -> Callable[..., Any]:
-    from ...inference.methods import METHODS, make_estimator
-
     options = settings.pop("options", {})
-    if "methods" not in settings:
-        raise ValueError(
-            f"[compare] needs methods, a list of some of {', '.join(METHODS)}; or rules, a list of methods of fit."
-        )
-    methods = {name: options.pop(name, {}) for name in settings.pop("methods")}
-    if options:
-        raise ValueError(f"compare.options names {min(options)!r}, which is not among compare.methods.")
-    for name, chosen in methods.items():
-        make_estimator(name, chosen)
-    return partial(function_of("compare"), _many_models(tables["model"]), methods, **settings)
+    methods = {name: options.get(name, {}) for name in settings.pop("methods")}
+    return partial(function_of(verb), _many_models(tables["model"]), methods, **settings)
 
 
 def _fit_call(tables: Mapping[str, Any]) -> Callable[..., Any]:
