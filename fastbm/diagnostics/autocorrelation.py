@@ -73,13 +73,29 @@ def tau_int(values: Any) -> Any:
     ----------
     Sokal, in Functional Integration (1997), p. 131, eq. 3.20, doi:10.1007/978-1-4899-0319-8_6.
     """
+    return _summed(values)[0][()]
+
+
+def _summed(values: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return the integrated autocorrelation time, and the lag up to which it is summed."""
     rho = autocorrelation(values)
     sums = np.cumsum(rho, axis=0) - 0.5
     lags = np.arange(len(sums)).reshape((-1,) + (1,) * (sums.ndim - 1))
     beyond = lags >= WINDOW * sums
     window = np.where(beyond.any(axis=0), beyond.argmax(axis=0), len(sums) - 1)
     tau = np.take_along_axis(sums, window[None], axis=0)[0]
-    return np.maximum(np.where(rho[0] > 0, tau, 0.5), 0.5)[()]
+    return np.maximum(np.where(rho[0] > 0, tau, 0.5), 0.5), window
+
+
+def tau_of_mean(values: Any) -> Any:
+    """Return `tau_int` as the error of the mean takes it.
+
+    As rho is taken about the mean of the same n numbers, its sum is too small by a part of (2 window + 1) / n.
+    U. Wolff, Comput. Phys. Commun. 156, 143 (2004), eq. 49, doi:10.1016/S0010-4655(03)00467-3.
+    """
+    tau, window = _summed(values)
+    n_samples, n_chains = values.shape[:2]
+    return (tau * (1.0 + (2.0 * window + 1.0) / (n_samples * n_chains)))[()]
 
 
 def ess(values: Any) -> Any:
@@ -92,11 +108,11 @@ def standard_error(values: Any) -> Any:
     """Return the standard error of the mean over samples and chains.
 
     The larger of two: from the autocorrelation time within chains, and, with 8 chains or more, from the spread of the
-    chains' means, which knows of slow modes that no chain has seen the end of.
+    chains' means, which knows of slow modes that no chain has seen the end of. That time is `tau_of_mean`.
     """
     array, exponent = near_one(checked(values))
-    n_chains = array.shape[1]
-    square = array.var(axis=(0, 1)) / np.maximum(ess(array) - 1.0, 1.0)
+    n_samples, n_chains = array.shape[:2]
+    square = array.var(axis=(0, 1)) / np.maximum(n_samples * n_chains / (2.0 * tau_of_mean(array)) - 1.0, 1.0)
     if n_chains >= MANY_CHAINS:
         square = np.maximum(square, array.mean(axis=0).var(axis=0, ddof=1) / n_chains)
     return np.ldexp(np.sqrt(square), exponent)

@@ -8,13 +8,13 @@ Flyvbjerg and Petersen, J. Chem. Phys. 91, 461 (1989), doi:10.1063/1.457480.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from .._base import checks
-from .autocorrelation import MANY_CHAINS, tau_int
+from .autocorrelation import MANY_CHAINS, tau_int, tau_of_mean
 from .ranks import split_ratio
 
 N_BINS = 256
@@ -146,11 +146,15 @@ class Binned:
 
     def ess(self) -> Any:
         """Return the effective number of samples: the variance over that of the mean, from tau_int of the bins."""
+        return self._effective(tau_int)
+
+    def _effective(self, time: Callable[[np.ndarray], Any]) -> Any:
+        """Return the effective number of samples by the time of the bins."""
         self._need()
         means, n = self.bin_means(), self.n_samples * self.shape[0]
         variance, between = self.variance, means.var(axis=(0, 1))
         fraction = np.where(between > 0, variance, 1.0) / np.where(between > 0, between, 1.0)
-        found = fraction * n / (2.0 * self.width * tau_int(means))
+        found = fraction * n / (2.0 * self.width * time(means))
         return np.where(between > 0, np.minimum(found, n), n)[()]
 
     def r_hat(self) -> Any:
@@ -196,9 +200,10 @@ class Binned:
     def standard_error(self) -> Any:
         """Return the standard error of the mean.
 
-        It is the larger of that from `ess` and, with 8 chains or more, that from the spread of the chains' means.
+        It is the larger of that from the bins' time, as `tau_of_mean` has it, and, with 8 chains or more, that from the
+        spread of the chains' means.
         """
-        within = self.variance / np.maximum(self.ess() - 1.0, 1.0)
+        within = self.variance / np.maximum(self._effective(tau_of_mean) - 1.0, 1.0)
         if self.shape[0] < MANY_CHAINS:
             return np.sqrt(within)
         means = self._shift() + self._sums[0].sum(axis=0) / self.n_samples

@@ -70,15 +70,22 @@ def test_r_hat_by_hand() -> None:
     assert diagnostics.r_hat(values) == pytest.approx(max(ratios), rel=1e-12)
 
 
+def coverage(rho: float, n: int, n_chains: int) -> float:
+    """The part of 400 series whose mean lies in the 95 % interval."""
+    series = (autoregressive(rho, n, n_chains, seed) for seed in range(400))
+    return float(np.mean([abs(one.mean()) < 1.96 * diagnostics.standard_error(one) for one in series]))
+
+
 @pytest.mark.parametrize("n_chains", [1, 4, 16])
 @pytest.mark.parametrize("rho", [0.0, 0.8])
 def test_standard_errors_cover(rho: float, n_chains: int) -> None:
-    """95 % intervals of 400 series hold the mean in 90 to 99.5 % of cases (more than four sigma either way)."""
-    inside = []
-    for seed in range(400):
-        values = autoregressive(rho, 400, n_chains, seed)
-        inside.append(abs(values.mean()) < 1.96 * diagnostics.standard_error(values))
-    assert 0.90 < np.mean(inside) < 0.995
+    """95 % intervals hold the mean in 90 to 99.5 % of cases (more than four sigma either way)."""
+    assert 0.90 < coverage(rho, 400, n_chains) < 0.995
+
+
+def test_standard_errors_of_short_series_know_that_their_time_is_too_short() -> None:
+    """Of ten and twenty integrated times: by tau_int itself they would cover 74 and 83 %."""
+    assert coverage(0.8, 45, 1) > 0.79 and coverage(0.8, 90, 1) > 0.86
 
 
 def test_spread_of_the_chains_means_is_seen() -> None:
