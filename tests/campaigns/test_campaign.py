@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -175,12 +174,10 @@ def test_workers_that_cannot_begin_end_the_campaign(tmp_path: Path, monkeypatch:
         bm.campaign(tables(), out=tmp_path / "out", workers=2)
 
 
-def test_a_full_disk_is_told_with_what_is_needed_and_how_many_shards_are_left(
-    whole: bm.Campaign, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_is_told_with_shards_that_are_left(whole: bm.Campaign, tmp_path: Path, monkeypatch: Any) -> None:
     bm.campaign(tables(), out=tmp_path / "out", part="1/4")
     with monkeypatch.context() as patch:
-        patch.setattr("fastbm.store.creation.shutil.disk_usage", lambda _: SimpleNamespace(free=1_000_000))
+        patch.setattr("fastbm.store.creation.shutil.disk_usage", lambda _: type("Usage", (), {"free": 1_000_000}))
         with pytest.raises(bm.StorageError, match=r"needed 1\.1 MB, 1\.0 MB free.*Of 4 shards 3 are left"):
             bm.campaign(tables(), out=tmp_path / "out")
     assert contents(bm.campaign(tables(), out=tmp_path / "out").path) == contents(whole.path)
