@@ -119,6 +119,27 @@ def test_any_number_of_threads_gives_the_same_bits() -> None:
         assert all(np.array_equal(one, other) for other in others)
 
 
+@pytest.mark.filterwarnings("ignore::fastbm.ConvergenceWarning")
+def test_what_steps_of_a_constant_rate_leave_is_in_the_errors() -> None:
+    """Fits to the same rows by other chains differ by that alone."""
+    rows, common = (
+        draw(planted("spin", n=4, scale=0.6), 1000),
+        {"method": "pcd", "batch_size": 1000, "n_chains": 50, "threads": 1},
+    )
+    fits = [bm.fit(rows, epochs=12, learning_rate=0.05, seed=s, progress=False, **common) for s in range(24)]
+    spread = np.sqrt(np.var([as_vector(one.model) for one in fits], axis=0, ddof=1).mean())
+    told = [
+        bm.fit(rows, epochs=1, errors="fisher", schedule=schedule, progress=False, **common)
+        for schedule in ("constant", "linear")
+    ]
+    errors = [one.read("errors/bias")[-1] for one in told]
+    base = [fisher_errors(one.model, n_rows=1000).bias for one in told]
+    np.testing.assert_allclose(errors[1], base[1], rtol=1e-9)
+    of_steps = np.sqrt(errors[0] ** 2 - base[0] ** 2)
+    np.testing.assert_allclose(of_steps, np.sqrt(0.5 * 0.05 / 50), rtol=1e-6)
+    assert 0.6 < spread / of_steps[0] < 1.2
+
+
 # From the information to errors
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,14 @@ class Errors:
     bias: np.ndarray
     method: str
     detail: dict[str, Any] = field(default_factory=dict)
+
+    def widened(self, variance: float) -> Errors:
+        """Return errors to the squares of which a variance is added."""
+        if not variance:
+            return self
+        weights, bias = self.weights, self.bias
+        *wide, wide_bias = (np.where(one > 0.0, np.sqrt(one * one + variance), one) for one in (*weights, bias))
+        return replace(self, weights=tuple(wide), bias=wide_bias, detail=self.detail | {"of_steps": variance**0.5})
 
     def to_rows(self) -> dict[str, np.ndarray]:
         """Return one row of each stream: "errors/weights" and "errors/bias".

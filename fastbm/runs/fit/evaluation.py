@@ -25,6 +25,7 @@ from ...learning.methods import PRESETS
 from ...learning.minibatches import distinct
 from ...learning.moments import Parameters
 from ...learning.monitor.row_sums import mean_log_sum, name_of_likelihood
+from ...learning.optimise.sgd import variance_of_steps
 from ...learning.settings import FitSettings
 from ...learning.training_set import Sample
 from ...machine.machine import BoltzmannMachine
@@ -239,6 +240,7 @@ class Evaluation:
         rows = self._sample.rows if enough else None  # without, samples of the machine tell the information
         n_rows = self._sample.n_rows
         assert n_rows is not None
-        return fisher_errors(
+        found = fisher_errors(
             model, n_rows=n_rows, beta=s.beta, rows=rows, l2=s.l2, l2_bias=s.l2_bias, seed=seed, threads=self._threads
         )
+        return found.widened(variance_of_steps(s, n_rows))
