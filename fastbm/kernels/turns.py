@@ -31,9 +31,8 @@ def _floats(number: float) -> Any:
 class _Code:
     """The code for one vector of lanes."""
 
-    def __init__(self, builder: Any, scale: Any) -> None:
+    def __init__(self, builder: Any) -> None:
         self._b = builder
-        self._scale = self.everywhere(scale)
 
     def everywhere(self, number: Any) -> Any:
         """Return a vector of which every lane is one number."""
@@ -47,10 +46,10 @@ class _Code:
     def load(self, start: Any, kind: Any) -> Any:
         return self._b.load(self.at(start, kind), align=4)
 
-    def turns(self, field: Any, low: Any) -> Any:
+    def turns(self, field: Any, scale: Any, low: Any) -> Any:
         """Return how many times 2^16, beyond what `low` says, make the number that is nearest to a field."""
         b = self._b
-        near = b.fmul(self.load(field, _FLOATS), self._scale)
+        near = b.fmul(self.load(field, _FLOATS), scale)
         above = b.fadd(near, _floats(_WHOLE))
         part = b.fsub(near, b.fsub(above, _floats(_WHOLE)))
         less = b.fmul(b.sitofp(low, _FLOATS), _floats(2.0**-16), flags=("contract",))
@@ -83,7 +82,8 @@ def add_turns(
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         b = builder
         high, low, sums, next_sum, fields, next_field, values, next_value, n_units, n_lanes, scale = args
-        code, one = _Code(b, scale), ir.Constant(_ADDRESS, 1)
+        code, one = _Code(b), ir.Constant(_ADDRESS, 1)
+        scales = code.everywhere(scale)
         steps = b.shl(next_field, one), b.shl(next_value, one)
         totals = [cgutils.alloca_once(b, _INTS) for _ in range(2)]
         vectors = b.udiv(n_lanes, ir.Constant(_ADDRESS, LANES))
@@ -98,7 +98,7 @@ def add_turns(
                 sum_ = code.load(b.add(starts[0], b.mul(k, next_sum)), _INTS)
                 field, value = (b.add(start, b.mul(k, step)) for start, step in zip(starts[1:], steps, strict=True))
                 own = b.and_(sum_, _ints(_LOW))
-                turns = code.turns(field, own)
+                turns = code.turns(field, scales, own)
                 code.add(totals[0], turns, value)
                 code.add(totals[1], own, value)
                 return sum_, turns, field, value
@@ -107,7 +107,7 @@ def add_turns(
                 sum_, turns, field, value = first_of_two(pairs.index)
                 left = b.and_(b.sub(b.lshr(sum_, _ints(16)), turns), _ints(_LOW))
                 field, value = b.add(field, next_field), b.add(value, next_value)
-                code.add(totals[0], code.turns(field, left), value)
+                code.add(totals[0], code.turns(field, scales, left), value)
                 code.add(totals[1], left, value)
             with b.if_then(b.trunc(n_units, ir.IntType(1))):
                 first_of_two(b.lshr(n_units, one))
@@ -134,7 +134,7 @@ def add_integers(
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         b = builder
         sums, next_sum, integers, next_integer, values, next_value, n_units, n_lanes = args
-        code = _Code(b, ir.Constant(_FLOAT, 1.0))
+        code = _Code(b)
         totals = [cgutils.alloca_once(b, _INTS) for _ in range(COLUMNS)]
         with cgutils.for_range(b, b.udiv(n_lanes, ir.Constant(_ADDRESS, LANES))) as loop:
             here = b.mul(loop.index, ir.Constant(_ADDRESS, _SIZE))

@@ -234,7 +234,7 @@ def sum_unlike(ups, edges, many, room, sums):
     1, 4) is uint32. `edges` is (units (m, 2) int32, m a multiple of `EDGES`; numbers (m,), whole float64, which add up
     to less than 2^53, so that no order of additions changes a sum; tables, as `tables_of_sums` makes them). Where
     `EDGES` is 0 numbers are added. `many` is None where there are `FEW_DIGITS`.
-    Cost: 8 vector operations for five edges and 32 chains, or 70 for four.
+    Cost: 8 vector operations for five edges and 32 chains, or about 60 for four.
     """
     (units, numbers, tables), (totals, matrices, chains) = edges, room
     n_states, n_digits, least = ups.shape[0], tables.shape[1], 0.0

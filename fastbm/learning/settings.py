@@ -190,8 +190,8 @@ class Monitor(Options):
         "monte-carlo", "pcd", of whole rows) or from `n_resamples` fits to rows drawn again (of any rule). Where a
         formula has no solution for rows that were drawn, as with a unit that they hold still, errors of what these
         leave open are inf. Those by "fisher" are of the maximum, and with "sgd" of a constant learning rate of what its
-        steps leave beside it too: at most about (learning_rate / (1 - momentum) (1 / batch_size + 1 / n_chains) /
-        2)^(1/2), however many rows there are. A schedule that falls to 0 takes most of that away.
+        steps leave beside it too: (learning_rate / (1 - momentum) (1 / batch_size + 1 / n_chains) / 2)^(1/2), without
+        hidden units at most about, however many rows there are. A schedule that falls to 0 takes most of that away.
     n_resamples : int
         Fits of the bootstrap.
     block : int or "auto"

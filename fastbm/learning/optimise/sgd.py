@@ -101,8 +101,8 @@ def variance_of_steps(settings: Any, n_rows: int) -> float:
     """Return the variance about a maximum that steps of a constant rate leave in each parameter, 0 of other steps.
 
     With the slope's noise (1 / batch_size - 1 / n_rows + 1 / n_chains) F, F being minus the Hessian, it is that factor
-    times rate / 2, and the rate counts 1 / (1 - momentum) times. It is an upper estimate: mini-batches of an epoch have
-    no rows in common, so that their noise in part cancels.
+    times rate / 2, and the rate counts 1 / (1 - momentum) times. Without hidden units it is an upper estimate: the
+    mini-batches of an epoch have no rows in common, so that their noise in part cancels. With them chains have more.
     Mandt, Hoffman and Blei, J. Mach. Learn. Res. 18 (134), 1 (2017), arXiv:1704.04289, section 3.2.
     """
     if settings.optimizer != "sgd" or settings.schedule != "constant":

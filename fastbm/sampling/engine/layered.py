@@ -87,7 +87,7 @@ class BitProduct:
 
     @cached_property
     def whole(self) -> np.ndarray:
-        """The sum of all rows, (m,)."""
+        """The sum of all rows, one after the other, (m,)."""
         found: np.ndarray = np.ascontiguousarray(self._columns.T).sum(axis=0)
         return found
 
