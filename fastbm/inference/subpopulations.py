@@ -15,11 +15,11 @@ import math
 import numpy as np
 
 from .._base import rng
-from ..kernels.sampling.tempering import resample_systematic
+from ..kernels.sampling.population import choose_step, resample_systematic
 from ..machine.machine import BoltzmannMachine
 from ..sampling.chains import make_chains
 from ..sampling.engine.engine import Engine
-from ..sampling.population import AT_ONCE, choose_step
+from ..sampling.population import AT_ONCE
 from .scout.product_path import LevelChains, ProductPath
 
 LONGEST_SECONDS = 0.1  # that threads go on with, about, after a stop
@@ -90,7 +90,7 @@ class Subpopulations:
         Of all replicas together it is at least `target_ess` times their number.
         """
         most = target - self.beta
-        step = choose_step(energies, float(energies.min()), most, target_ess)
+        step: float = choose_step(energies, most, target_ess)
         return target if step == most else max(self.beta + step, float(np.nextafter(self.beta, np.inf)))
 
     def cool(self, beta: float, energies: np.ndarray) -> None:

@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
 from .._base import checks, rng
 from .._base.options import options
 from .._base.streams import Stream
-from ..kernels.sampling.tempering import resample_systematic, sum_weights
 from ..machine.machine import BoltzmannMachine
 from .adapter import Adapter
 from .annealing import last_samples
@@ -27,94 +26,9 @@ from .chains import make_chains, threads_between
 from .clamped import Conditioned
 from .settings import SampleSettings, SingleUnit, Updates
 
-HALVINGS = 32  # of a step that is known up to a factor of two
-SECANTS, CLOSE = 8, 1e-9  # of which the last moves a step by this part at most: the error left is about its square
-SURE = 1e-12  # part of a step, up to which sums of weights say for certain whether it is too large
 TARGET_ESS = 0.9  # after each step of temperature, as a part of the population, unless given
-AT_ONCE = 16  # steps, for which random numbers are drawn together
+AT_ONCE = 64  # steps, for which random numbers are drawn together
 PARTS = 1000  # progress is told in parts of the way to the target
-
-
-class Families(NamedTuple):
-    """Measures of a population by the numbers of replicas that descend from each initial one.
-
-    Attributes
-    ----------
-    n : int
-        Families that are left.
-    entropy : float
-        -sum nu log nu in nats, nu the part of the population in each family; rho_s = n_replicas / exp(entropy) is how
-        many replicas count as one.
-    rho_t : float
-        n_replicas sum nu^2, the mean square family size: errors of means are at most sqrt(variance rho_t / n_replicas).
-    """
-
-    n: int
-    entropy: float
-    rho_t: float
-
-
-def measure_families(family: np.ndarray) -> Families:
-    """Return the measures of a population whose replica r descends from number family[r] of the initial one."""
-    sizes = np.bincount(family)
-    parts = sizes[sizes > 0] / len(family)
-    entropy, square = -np.add.reduce(parts * np.log(parts)), np.add.reduce(parts * parts)
-    return Families(len(parts), float(entropy) + 0.0, float(len(family) * square))
-
-
-def choose_step(energies: np.ndarray, least: float, most: float, target_ess: float) -> float:
-    """Return the largest step of beta, at most `most`, that keeps the weights' effective sample size high enough.
-
-    It must be at least `target_ess` times their number.
-
-    The effective size (sum w)^2 / sum w^2 falls as the step grows, so halving finds it, from where weights differ much.
-    Weights are summed only at steps near to a first guess, if that is seen to be near.
-    """
-
-    def reaches(step: float) -> bool:
-        if abs(step - near) > SURE * near:
-            return step < near
-        total, squares = sum_weights(energies, least, step)
-        return bool(total * total >= target_ess * len(energies) * squares)
-
-    near = math.nan
-    if reaches(most):
-        return most
-    low = min(most / 2.0, float(1.0 / (energies.max() - least)))
-    guess = _guess_step(energies, least, low, target_ess)
-    if reaches((1.0 - SURE) * guess) and not reaches((1.0 + SURE) * guess):
-        near = guess
-    while low > 0.0 and not reaches(low):
-        low /= 2.0
-    while 0.0 < 2.0 * low < most and reaches(2.0 * low):
-        low *= 2.0
-    high = min(2.0 * low, most)
-    for _ in range(HALVINGS):
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if reaches(middle) else (low, middle)
-    return low
-
-
-def _guess_step(energies: np.ndarray, least: float, step: float, target_ess: float) -> float:
-    """Return about the step that leaves this effective sample size, by secants from another; NaN where they fail."""
-
-    def distance(step: float) -> float:  # from no step: for small steps in proportion to it
-        total, squares = sum_weights(energies, least, step)
-        return math.sqrt(max(0.0, math.log(len(energies) * squares / (total * total))))
-
-    aim = math.sqrt(-math.log(target_ess))
-    reached = distance(step)
-    further = step * aim / reached if reached else math.nan
-    for _ in range(SECANTS):
-        if not 0.0 < further < math.inf:
-            return math.nan
-        if abs(further - step) <= CLOSE * further:
-            break
-        before, start = reached, step
-        step, reached = further, distance(further)
-        slope = (reached - before) / (step - start)
-        further = step + (aim - reached) / slope if slope else math.nan
-    return further
 
 
 class Population(Adapter):
@@ -190,7 +104,7 @@ class Population(Adapter):
             highest_beta=self.target,
         )
         self._seed, self._offset = seed, model.offset
-        self.family = np.arange(self.n_chains)
+        self.family, self._edges = np.arange(self.n_chains), np.array([0, self.n_chains])
         self.beta, self._log_z, self._culled = 0.0, self.n_units * math.log(2.0), 0
         self._n_steps, self._left, self._started = 0, 0, False  # left: sweeps at this temperature
         self._energies: np.ndarray | None = None  # of the present states, where they are known
@@ -253,17 +167,18 @@ class Population(Adapter):
 
     def _cool(self) -> np.ndarray:
         """Take a step of beta; return of which replica each is to be a copy."""
-        energies = self._known_energies()
-        least, most = float(energies.min()), self.target - self.beta
-        step = choose_step(energies, least, most, self.target_ess)
+        from ..kernels.sampling.population import choose_step, resample_systematic  # most samples are of no population
+
+        energies, most = self._known_energies(), self.target - self.beta
+        step: float = choose_step(energies, most, self.target_ess)
         beta = self.target if step == most else max(self.beta + step, float(np.nextafter(self.beta, np.inf)))
-        parents, edges = np.empty(self.n_chains, np.int64), np.array([0, self.n_chains])
+        parents, (lowest, total) = np.empty(self.n_chains, np.int64), np.empty((2, 1))
         first = self._n_steps - self._n_steps % AT_ONCE
         if self._uniforms[0] != first:
             self._uniforms = first, rng.uniforms(self._seed, rng.RESAMPLING, AT_ONCE, 1, first=first)
-        uniform, (lowest, total) = self._uniforms[1][self._n_steps - first], np.empty((2, 1))
-        self._culled = int(resample_systematic(parents, energies, edges, step, uniform, lowest, total))
-        self._log_z += math.log(total[0] / self.n_chains) - step * least
+        uniform = self._uniforms[1][self._n_steps - first]
+        self._culled = resample_systematic(parents, energies, self._edges, step, uniform, lowest, total)
+        self._log_z += math.log(total[0] / self.n_chains) - step * float(lowest[0])
         self.family = self.family[parents]
         self.beta, self._left = beta, self.n_sweeps
         self._n_steps += 1
@@ -276,17 +191,17 @@ class Population(Adapter):
         return self._energies
 
     def _report(self) -> dict[str, float]:
-        energies, families = self._known_energies(), measure_families(self.family)
-        mean = float(np.add.reduce(energies)) / self.n_chains
-        apart = energies - mean
+        from ..kernels.sampling.population import measure_population
+
+        energy, energy_std, n_families, entropy, rho_t = measure_population(self._known_energies(), self.family)
         return {
             "population/beta": self.beta,
             "population/log_z": self.log_z,
-            "population/energy": mean + self._offset,
-            "population/energy_std": math.sqrt(float(np.add.reduce(apart * apart)) / self.n_chains),
-            "population/family_entropy": families.entropy,
-            "population/rho_t": families.rho_t,
-            "population/n_families": families.n,
+            "population/energy": energy + self._offset,
+            "population/energy_std": energy_std,
+            "population/family_entropy": entropy,
+            "population/rho_t": rho_t,
+            "population/n_families": n_families,
             "population/culled": self._culled / self.n_chains,
         }
 

@@ -13,8 +13,8 @@ from scipy import stats
 
 import fastbm as bm
 from fastbm._base.halting import Halted
-from fastbm.kernels.sampling.tempering import resample_systematic, sum_weights
-from fastbm.sampling.population import Population, choose_step, measure_families
+from fastbm.kernels.sampling.population import choose_step, measure_population, resample_systematic, sum_weights
+from fastbm.sampling.population import Population
 from tests.support import machines
 from tests.support.combinations import each
 from tests.support.machines import SURE, UNITS, enumerate_machine, machine
@@ -22,6 +22,7 @@ from tests.twins import schedules as twins
 
 GLASS = bm.models.sherrington_kirkpatrick(30, seed=1)
 LATTICE = bm.models.edwards_anderson((6, 6), seed=2)
+MEASURES = ("n_families", "family_entropy", "rho_t")
 
 
 def run(population: Population, step: int = 10**9) -> dict[str, np.ndarray]:
@@ -86,7 +87,7 @@ def test_extreme_energies() -> None:
 @given(st.integers(0, 2**31), st.integers(2, 60), st.floats(0.05, 0.95))
 def test_steps_are_the_largest_with_the_ess_that_is_asked_for(seed: int, n: int, target: float) -> None:
     energies = np.random.default_rng(seed).normal(scale=3.0, size=n)
-    step = choose_step(energies, energies.min(), 5.0, target)
+    step = choose_step(energies, 5.0, target)
     if step == 5.0:
         assert twins.ess_fraction(energies, 5.0) >= target - 1e-12
     else:
@@ -96,7 +97,7 @@ def test_steps_are_the_largest_with_the_ess_that_is_asked_for(seed: int, n: int,
 @pytest.mark.parametrize("scale", [1e-100, 1.0, 1e25, 1e280])
 def test_steps_are_found_at_every_scale_of_the_energies(scale: float) -> None:
     levels = np.array([0.0, 0.0, 1.0, 1.0])
-    step = choose_step(scale * levels, 0.0, 1e200, 0.9)
+    step = choose_step(scale * levels, 1e200, 0.9)
     assert 0.0 < step < 1e200
     assert twins.ess_fraction(levels, step * scale) >= 0.9 - 1e-9
 
@@ -110,15 +111,17 @@ def test_a_target_far_beyond_all_energies_is_reached() -> None:
     assert population.finished and population.beta == 1e30
 
 
-def test_families_of_a_small_example() -> None:
-    family = [0, 0, 0, 2, 5, 5, 7, 7]
-    found = measure_families(np.array(family))
-    assert found.n == 4
-    assert math.isclose(found.entropy, -(3 / 8 * math.log(3 / 8) + 2 * 0.25 * math.log(0.25) + math.log(1 / 8) / 8))
-    assert found.rho_t == 8 * (9 + 1 + 4 + 4) / 64
+def test_measures_of_a_small_example() -> None:
+    energies, family = np.array([3.0, 1.0, 4.0, 1.0, 5.0, 9.0, 2.0, 6.0]), [0, 0, 0, 2, 5, 5, 7, 7]
+    mean, std, *found = measure_population(energies, np.array(family))
+    np.testing.assert_allclose((mean, std), (energies.mean(), energies.std()), rtol=1e-15)
+    assert found[0] == 4
+    assert math.isclose(found[1], -(3 / 8 * math.log(3 / 8) + 2 * 0.25 * math.log(0.25) + math.log(1 / 8) / 8))
+    assert found[2] == 8 * (9 + 1 + 4 + 4) / 64
     np.testing.assert_allclose(found, twins.family_measures(family))
-    assert measure_families(np.arange(9)) == (9, pytest.approx(math.log(9)), pytest.approx(1.0))
-    assert measure_families(np.full(9, 3)) == (1, 0.0, 9.0)
+    level = np.full(9, -1e9)
+    assert measure_population(level, np.arange(9)) == (-1e9, 0.0, 9, pytest.approx(math.log(9)), pytest.approx(1.0))
+    assert measure_population(level, np.full(9, 3)) == (-1e9, 0.0, 1, 0.0, 9.0)
 
 
 # Exact sums
@@ -213,8 +216,8 @@ def test_rows() -> None:
     assert np.all(np.diff(rows["population/n_families"]) <= 0)
     assert np.all(rows["population/culled"][:-1] > 0.05)
     assert np.all(rows["population/culled"] < 0.25)
-    families = measure_families(population.family)
-    assert (rows["population/family_entropy"][-1], rows["population/rho_t"][-1]) == (families.entropy, families.rho_t)
+    families = twins.family_measures(population.family.tolist())
+    np.testing.assert_allclose([rows[f"population/{name}"][-1] for name in MEASURES], families)
     assert np.array_equal(population.family, np.sort(population.family))  # families lie side by side
     up = np.unpackbits(rows["samples/states"][0], axis=1, count=36, bitorder="little")
     assert np.array_equal(up, population.bits())

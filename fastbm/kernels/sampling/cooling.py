@@ -15,7 +15,7 @@ from .few import MOST_ROWS, draw_limits, sweep_sparse_few
 from .few_dense import advance_either
 from .layer_energies import weigh_layers
 from .layered import sweep_layers
-from .multispin import FIRST, LEVELS, WORDS, sweep_multispin
+from .multispin import fill_tables, sweep_multispin
 from .sparse import sweep_sparse
 
 GROUP = 16  # units that are compared at once
@@ -75,22 +75,13 @@ def cool_layers(values, chains, machine, room, hold, scales, ends, weighing, ene
 def cool_multispin(up, graph, scales, streams, sites, hold, n_words, room):
     """Do a sweep at each of `scales` (n_sweeps, 2, 4) uint64; return the number of flips.
 
-    Mutates `up`, `streams` and `room`, which takes the tables of a temperature, (2, 1024) uint32, and their thresholds,
-    (2, 64) uint64. `scales` are thresholds for an even and an odd number of neighbours, at every level; `sites` is one
-    row of units for all sweeps, or one for each.
+    Mutates `up`, `streams` and `room`, what `fill_tables` writes of each of `scales`; `sites` is one row of units for
+    all sweeps, or one for each.
     All else, and the cost, is that of `fastbm.kernels.sampling.multispin.sweep_multispin`.
     """
     (tables, thresholds), n_flips = room, 0
     for t in range(scales.shape[0]):
-        for odd in range(2):
-            for level in range(LEVELS):
-                number, first = scales[t, odd, level], WORDS * level
-                for w in range(WORDS):
-                    thresholds[odd, first + w] = number
-                for b in range(FIRST):
-                    bit = np.uint32((number >> np.uint64(63 - b)) & np.uint64(1))
-                    for w in range(WORDS):
-                        tables[odd, WORDS * LEVELS * b + first + w] = np.uint32(np.uint32(0) - bit)
+        fill_tables(tables, thresholds, scales[t])
         both = tables[0], thresholds[0], tables[1], thresholds[1]
         row = t % sites.shape[0]
         n_flips += sweep_multispin(up, graph, both, streams, sites[row : row + 1], 1, hold, n_words)

@@ -18,7 +18,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..arrays import empty, zeros
-from ..jit import apart, inlined, kernel
+from ..jit import apart, apart_borrowing, inlined, kernel
 from ..random import next_word
 
 WORDS = 16  # words of 32 replicas in a block
@@ -169,6 +169,24 @@ def count_bits(word):
     word = _U(_U(word & _U(0x33333333)) + _U(_U(word >> _U(2)) & _U(0x33333333)))
     word = _U(_U(word + _U(word >> _U(4))) & _U(0x0F0F0F0F))
     return np.int64(_U(_U(word * _U(0x01010101)) >> _U(24)))
+
+
+@apart_borrowing
+def fill_tables(tables, thresholds, numbers):
+    """Write what `sweep_multispin` takes of a temperature that all words have.
+
+    Mutates `tables` (2, 1024) uint32, `thresholds` (2, 64) uint64. `numbers` (2, 4) uint64 are thresholds for an even
+    and an odd number of neighbours, at every level.
+    """
+    for odd in range(2):
+        for level in range(LEVELS):
+            number, first = numbers[odd, level], WORDS * level
+            for w in range(WORDS):
+                thresholds[odd, first + w] = number
+            for b in range(FIRST):
+                bit = _U((number >> np.uint64(63 - b)) & np.uint64(1))
+                for w in range(WORDS):
+                    tables[odd, WORDS * LEVELS * b + first + w] = _U(_NONE - bit)
 
 
 @apart

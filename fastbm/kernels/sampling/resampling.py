@@ -11,7 +11,7 @@ from ..arrays import copy_row, empty
 from ..barrier import meet
 from ..jit import kernel
 from ..words import write_rows
-from .multispin import WORDS, count_unsatisfied, sweep_multispin
+from .multispin import FIRST, LEVELS, WORDS, count_unsatisfied, fill_tables, sweep_multispin
 
 
 @kernel
@@ -22,24 +22,25 @@ def resample_multispin(chains, saved, parents, visits, model, found, orders, tea
     words) uint32, of whole squares, and the room of `write_rows`); `found`, (totals (n_blocks, 512), flips
     (n_threads,)) int64. Returns how often the threads have met.
     Replica c gets the state that rows[a, parents[c]] holds, and then writes its own to rows[1 - a, c]. `orders` is
-    (n_sweeps, a, first block, one after the last), int64; `visits` (sites, hold) and `model` (graph, tables, edges,
-    signs) are as for `sweep_multispin` and `count_unsatisfied`, but that `tables` are several of each, and come after
-    which of them a block has, (n_blocks,).
+    (n_sweeps, a, first block, one after the last), int64; `visits` (sites, hold) and `model` (graph, numbers, edges,
+    signs) are as for `sweep_multispin`, `fill_tables` and `count_unsatisfied`.
     `team` is (the barrier's counter, how often all have met, the thread's number, the number of threads). They meet
     before and after: thread 0 then returns, others go on with what stands in `orders` at the next meeting, until
     n_sweeps is below 0.
     Cost: that of the sweeps, and about 12 vector operations for 512 bits.
     """
-    (ups, streams), (sites, hold), (graph, tables, edges, signs), (totals, flips) = chains, visits, model, found
+    (ups, streams), (sites, hold), (graph, numbers, edges, signs), (totals, flips) = chains, visits, model, found
     rows, room = saved
-    which, even, even_numbers, odd, odd_numbers = tables
     counter, n_met, shard, n_shards = team
+    tables, thresholds = empty((2, FIRST * LEVELS * WORDS), np.uint32), empty((2, LEVELS * WORDS), np.uint64)
     some, words = empty((32 * WORDS, rows.shape[2]), np.uint32), empty((32 * rows.shape[2], WORDS), np.uint32)
     while True:
         n_met = meet(counter, n_met, n_shards)
         n_sweeps, a, begin, end = orders[0], orders[1], orders[2], orders[3]
         if n_sweeps < 0:
             return n_met
+        fill_tables(tables, thresholds, numbers)
+        both = tables[0], thresholds[0], tables[1], thresholds[1]
         for k in range(begin + (end - begin) * shard // n_shards, begin + (end - begin) * (shard + 1) // n_shards):
             first = 32 * WORDS * k
             n = min(32 * WORDS, parents.shape[0] - first)
@@ -48,9 +49,7 @@ def resample_multispin(chains, saved, parents, visits, model, found, orders, tea
             write_rows(some, words, False, room)  # which is its own inverse
             for i in range(ups.shape[1]):
                 copy_row(ups[k, i], words[i])
-            w = which[k]
-            own = even[w], even_numbers[w], odd[w], odd_numbers[w]
-            flips[shard] += sweep_multispin(ups[k], graph, own, streams[k], sites, n_sweeps, hold, n >> 5)
+            flips[shard] += sweep_multispin(ups[k], graph, both, streams[k], sites, n_sweeps, hold, n >> 5)
             write_rows(ups[k], rows[1 - a, first : first + n], False, room)
             count_unsatisfied(ups[k], edges, signs, totals[k])
         n_met = meet(counter, n_met, n_shards)

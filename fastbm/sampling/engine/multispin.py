@@ -117,13 +117,22 @@ class MultispinChains(CoolingChains, WordChains):
 
     def _rescale(self) -> None:
         check_words(self.n_chains, self.beta, 0, self.word_chains)
-        if (self.beta == self.beta[0]).all():
+        self._tables: list[tuple[np.ndarray, ...]] = []  # made where they are needed: steps of populations do not
+
+    def _prepare(self) -> None:
+        if self._tables:
+            return
+        if self._have_one_beta:
             self._tables = [self._table(self.beta[:1])] * len(self.blocks)
             return
         betas = [_of_words(self.beta[block][::32]) for block in self.blocks]
         made = {beta.tobytes(): beta for beta in betas}
         tables = {key: self._table(beta) for key, beta in made.items()}
         self._tables = [tables[beta.tobytes()] for beta in betas]
+
+    @property
+    def _have_one_beta(self) -> bool:
+        return bool((self.beta == self.beta[0]).all())
 
     def _table(self, beta: np.ndarray) -> tuple[np.ndarray, ...]:
         """Return the thresholds of every level and word, for even and odd numbers of neighbours.
@@ -143,8 +152,8 @@ class MultispinChains(CoolingChains, WordChains):
 
         They are (2, LEVELS, len(beta)).
         """
-        favour = np.exp(-2.0 * (beta * (self._magnitude * _PULLS)))
-        scaled = np.ldexp(favour if self.rule == "metropolis" else favour / (1.0 + favour), 64)
+        favour = np.exp(beta * (self._magnitude * (-2.0 * _PULLS)))
+        scaled = 2.0**64 * (favour if self.rule == "metropolis" else favour / (1.0 + favour))
         found: np.ndarray = np.minimum(scaled, LARGEST).astype(np.uint64)
         return found
 
@@ -180,8 +189,9 @@ class MultispinChains(CoolingChains, WordChains):
         self._steps: Steps | None = None
 
     def _fits(self, n_sweeps: int) -> bool:
-        """Return whether all sweeps of a block are soon done in one call."""
-        return self.n_units * n_sweeps <= self._longest_piece() and self.order in ONE_ROW
+        """Return whether all sweeps of a block are soon done in one call, at one temperature."""
+        short = self.n_units * n_sweeps <= self._longest_piece()
+        return short and self.order in ONE_ROW and self._have_one_beta
 
     def together(self, work: Callable[[], T], n_sweeps: int) -> T:
         """Do work that calls `resample` again and again, with the same threads in all calls."""
@@ -196,7 +206,7 @@ class MultispinChains(CoolingChains, WordChains):
             from .steps import Steps  # most chains take none
 
             hold = False if self.rule == "metropolis" else None
-            model = self._graph, self._tables[0], self._edges, self._edge_signs
+            model = self._graph, self._edges, self._edge_signs
             room = np.stack([self._whole_rows()] * 2)
             self._steps = Steps((self._ups, self._streams), room, (self._rows_of(0, 1), hold), model)
         if self._steps.n_swept != self.n_swept:
@@ -221,13 +231,13 @@ class MultispinChains(CoolingChains, WordChains):
         if not self._fits(n_sweeps):
             return super().resample(parents, n_sweeps)
         steps = self._known_steps()
-        steps.begin(np.arange(self.n_chains) if parents is None else parents)
+        steps.begin(np.arange(self.n_chains) if parents is None else parents, self._thresholds(self.beta[:1])[..., 0])
         longest = steps.n_threads * max(1, self._longest_piece() // (self.n_units * max(1, n_sweeps)))
         for first in range(0, len(self.blocks), longest):
             if first and self._stopped():
                 self._broken = False
                 raise Halted
-            steps.take(n_sweeps, first, min(first + longest, len(self.blocks)), self._tables)
+            steps.take(n_sweeps, first, min(first + longest, len(self.blocks)))
         self._flips[0] += steps.end(self.n_swept + n_sweeps)
         self.n_swept += n_sweeps
         return self._energies_of(steps.totals.ravel()[: self.n_chains])

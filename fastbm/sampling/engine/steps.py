@@ -11,10 +11,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ..._base import arrays
 from ..._base.threads import side_by_side
 from ...kernels.barrier import let_through
-from ...kernels.sampling.multispin import WORDS
+from ...kernels.sampling.multispin import LEVELS, WORDS
 from ...kernels.sampling.resampling import resample_multispin
 from ...kernels.words import room_for_rows
 
@@ -25,7 +24,7 @@ OPEN = 1 << 61  # what a barrier's counter does not reach
 class Steps:
     """What steps go on with; the arguments but for the room that they need are those of `resample_multispin`.
 
-    Tables in `model` are those of a block, that there is room for as many as blocks.
+    `model` is without the numbers of a temperature, which every step is given.
 
     Attributes
     ----------
@@ -39,12 +38,9 @@ class Steps:
 
     def __init__(self, chains: tuple[Any, ...], rows: np.ndarray, visits: tuple[Any, ...], model: tuple[Any, ...]):
         n_blocks, n_chains = len(chains[0]), rows.shape[1]
-        graph, tables, edges, signs = model
-        self._which = np.zeros(n_blocks, np.int64)
-        self._given: list[tuple[np.ndarray, ...]] = []
-        self._tables = tuple(arrays.zeros((n_blocks, len(one)), one.dtype) for one in tables)
-        self._chains, self._rows, self._visits = chains, rows, visits
-        self._model = graph, (self._which, *self._tables), edges, signs
+        graph, edges, signs = model
+        self._numbers = np.zeros((2, LEVELS), np.uint64)
+        self._chains, self._rows, self._visits, self._model = chains, rows, visits, (graph, self._numbers, edges, signs)
         self._parents, self._orders = np.empty(n_chains, np.int64), np.zeros(4, np.int64)
         self.totals = np.empty((n_blocks, 32 * WORDS), np.int64)
         self._counter, self._n_met, self.n_threads = np.zeros(1, np.int64), 0, 1
@@ -89,23 +85,12 @@ class Steps:
         n_met: int = resample_multispin(*what, (self.totals, self._flips), self._orders, team)
         return n_met
 
-    def begin(self, parents: np.ndarray) -> None:
-        """Begin a step with the parents of all replicas."""
-        self._parents[:] = parents
+    def begin(self, parents: np.ndarray, numbers: np.ndarray) -> None:
+        """Begin a step with the parents of all replicas, and the numbers of their temperature."""
+        self._parents[:], self._numbers[:] = parents, numbers
 
-    def take(self, n_sweeps: int, first: int, last: int, tables: list[tuple[np.ndarray, ...]]) -> None:
-        """Take the step of blocks from `first` on, before `last`, given the tables of all blocks.
-
-        The same list has the same tables.
-        """
-        if self._given is not tables:
-            kinds = {id(one): one for one in tables}
-            for k, kind in enumerate(kinds.values()):
-                for own, given in zip(self._tables, kind, strict=True):
-                    own[k] = given
-            places = {key: k for k, key in enumerate(kinds)}
-            self._which[:] = [places[id(one)] for one in tables]
-            self._given = tables
+    def take(self, n_sweeps: int, first: int, last: int) -> None:
+        """Take the step of blocks from `first` on, before `last`."""
         self._order(n_sweeps, first, last)
 
     def _order(self, n_sweeps: int, first: int, last: int) -> None:

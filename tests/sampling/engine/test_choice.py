@@ -180,6 +180,7 @@ def test_multiples_of_one_coupling_count_as_several_neighbours(largest: float, w
 def test_thresholds_are_probabilities_to_the_last_bit_of_a_float(rule: str, units: str) -> None:
     model, betas = bm.models.ising((4, 4, 4), coupling=0.3).to_units(units), np.array([0.0, 0.2, 1.0, 1e6])
     chains = make_chains(model, 256, kernel="multispin", rule=rule, order="random", beta=betas)
+    chains._prepare()
     _, even, _, odd = chains._tables[0]
     for w, beta in enumerate(np.repeat(betas, 2)):
         for pull in range(8):
