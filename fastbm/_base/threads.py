@@ -17,7 +17,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from functools import cache, partial
 from itertools import repeat
-from threading import Barrier, Lock, get_ident, get_native_id
+from threading import Barrier, Event, Lock, get_ident, get_native_id
 from typing import Any, TypeVar
 
 from . import checks, share
@@ -154,6 +154,28 @@ def fan_out(function: Callable[[T], R], items: Iterable[T], threads: int) -> lis
         else:
             _together(take, team, min(threads, len(work)) - 1)
     return found
+
+
+def take_turns(
+    function: Callable[[int, int, int], object], n_items: int, n_steps: int, n_turns: int, threads: int
+) -> None:
+    """Apply `function` to (first, last, item), parts of the steps of every item, one part after the other.
+
+    Items that cannot be dealt out evenly take turns on threads, so that all these have as much to do. The step `last`
+    is excluded; there are `n_turns` parts, some of them empty where there are fewer steps.
+    """
+    done = [Event() for _ in range(n_turns * n_items)]
+
+    def take(job: int) -> None:
+        turn, item = divmod(job, n_items)
+        try:
+            if turn:
+                done[job - n_items].wait()
+            function(turn * n_steps // n_turns, (turn + 1) * n_steps // n_turns, item)
+        finally:
+            done[job].set()
+
+    fan_out(take, range(len(done)), threads)
 
 
 def _together(take: Callable[[], object], team: Team, n_others: int) -> None:

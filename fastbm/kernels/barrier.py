@@ -52,21 +52,33 @@ def _give_way(typing: Any) -> Any:
 
 def let_through(counter: Any) -> None:
     """Open a barrier for good: nobody waits any more, and what threads that shared work have made is worth nothing."""
-    counter[0] = 1 << 62
+    counter[:] = 1 << 62
+
+
+@apart_borrowing
+def pass_on(counter, k):
+    """Let those go on that wait for this to have been called once more. Mutates `counter`[k]."""
+    _arrive(counter.ctypes.data + counter.itemsize * k)
+
+
+@apart_borrowing
+def wait_for(counter, k, n):
+    """Wait until `pass_on` has been called `n` times of number k."""
+    address, looks = counter.ctypes.data + counter.itemsize * k, 0
+    while _look(address) < n:
+        looks += 1
+        if looks > LOOKS:
+            _give_way()
 
 
 @apart_borrowing
 def meet(counter, n_met, n_threads):
     """Wait until all threads have come here; return how often they have met, which was `n_met` before.
 
-    Mutates `counter` (1,) int64, 0 before the first meeting.
+    Mutates `counter`[0], int64, 0 before the first meeting.
     """
     if n_threads == 1:
         return n_met
-    address, looks = counter.ctypes.data, 0
-    _arrive(address)
-    while _look(address) < (n_met + 1) * n_threads:
-        looks += 1
-        if looks > LOOKS:
-            _give_way()
+    pass_on(counter, 0)
+    wait_for(counter, 0, (n_met + 1) * n_threads)
     return n_met + 1

@@ -11,7 +11,8 @@ from ..machine.couplings import Couplings
 from ..machine.machine import BoltzmannMachine
 from ..machine.units import Units
 from .engine.choice import KERNELS, check_kernel, choose_kernel, make_streams, natural_kernel
-from .engine.engine import WORTH_A_THREAD, Engine as Chains
+from .engine.engine import Engine as Chains
+from .engine.lanes import WORTH_A_THREAD
 from .engine.orders import ORDERS
 
 NEARLY_FREE = 0.05  # log-odds of a unit below which a Metropolis proposal is nearly always accepted

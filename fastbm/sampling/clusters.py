@@ -25,7 +25,7 @@ from ..machine.couplings import Couplings
 from ..machine.units import Units
 from .chains import start_bits
 from .clamped import Conditioned
-from .engine.engine import PIECE_SECONDS, WORTH_A_THREAD
+from .engine.lanes import PIECE_SECONDS, WORTH_A_THREAD
 from .gauge import require_gauge
 from .settings import Sampler, SampleSettings
 

@@ -20,7 +20,7 @@ from .._base.threads import fan_out
 from ..kernels.sampling.houdayer import houdayer_pairs
 from ..machine.couplings import Couplings
 from ..machine.units import Units
-from .engine.engine import PIECE_SECONDS, WORTH_A_THREAD
+from .engine.lanes import PIECE_SECONDS, WORTH_A_THREAD
 
 PLANAR_DEGREE = 4.0  # mean number of neighbours up to which half of the units do not percolate
 FEW_UNITS = 64

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Iterator
 from functools import partial
 
@@ -12,7 +13,7 @@ import pytest
 from threadpoolctl import ThreadpoolController
 
 from fastbm._base import threads
-from fastbm._base.threads import blas_libraries, fan_out, lent, side_by_side, single_threaded_blas
+from fastbm._base.threads import blas_libraries, fan_out, lent, side_by_side, single_threaded_blas, take_turns
 from fastbm.kernels.barrier import let_through, meet as meet_others
 from tests.support.machines import close_pools
 
@@ -77,6 +78,26 @@ def test_a_forked_child_does_not_count_the_holders_of_its_parent() -> None:
     leave.set()
     other.join()
     assert os.waitpid(child, 0)[1] == 0
+
+
+@pytest.mark.parametrize(("n_items", "n_threads"), [(3, 2), (5, 3)])
+def test_items_that_take_turns_do_their_steps_in_order(n_items: int, n_threads: int) -> None:
+    done: dict[int, list[int]] = {item: [] for item in range(n_items)}
+
+    def do(first: int, last: int, item: int) -> None:
+        time.sleep(1e-3 * item)
+        done[item] += range(first, last)
+
+    take_turns(do, n_items, 7, n_threads, n_threads)
+    assert done == {item: list(range(7)) for item in range(n_items)}
+
+    def fail(first: int, last: int, item: int) -> None:
+        if item == 1:
+            raise KeyError
+        time.sleep(1e-3)
+
+    with pytest.raises(KeyError):
+        take_turns(fail, n_items, 7, n_threads, n_threads)
 
 
 def test_side_by_side_runs_at_the_same_time_or_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ import fastbm as bm
 from fastbm._base import rng
 from fastbm._base.halting import Halted
 from fastbm.sampling import houdayer
-from fastbm.sampling.engine import edges, engine, lookup
+from fastbm.sampling.engine import edges, lanes as lanes_of, lookup
 from fastbm.sampling.engine.lookup import LookupChains
 from fastbm.sampling.engine.temperatures import TemperingChains
 from fastbm.sampling.ladder import energy_profile, equal_steps
@@ -246,8 +246,8 @@ def test_rounds_of_whole_ladders_are_those_one_by_one(
 ) -> None:
     """Few lanes and many, energies of fields and summed anew; threads have blocks of ladders whatever that is worth."""
     bias = model.flat_bias + 0.1 * np.arange(n_chains)[:, None]
-    monkeypatch.setattr(engine, "WORTH_A_THREAD", 0.0)
-    monkeypatch.setattr(engine, "SHORTEST_BLOCK", 0.0)
+    monkeypatch.setattr(lanes_of, "WORTH_A_THREAD", 0.0)
+    monkeypatch.setattr(lanes_of, "SHORTEST_BLOCK", 0.0)
 
     def ladders(betas: Any) -> TemperedChains:
         options: dict[str, Any] = {"threads": 2, "at_once": 1 << 30, "swap_every": 2, "whole": True}
@@ -326,13 +326,16 @@ def test_flips_of_ladders_that_fill_up_words_do_not_count() -> None:
     assert chains.n_flips == (before != chains.engine.bits()[chains.lanes]).sum() > 0
 
 
-@pytest.mark.parametrize("way", ["every decision is close", "one call a sweep", "couplings far apart", "two threads"])
+@pytest.mark.parametrize("way", ["every decision is close", "one call a sweep", "couplings far apart", "three threads"])
 def test_rounds_in_one_call_are_those_of_many(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Swaps are those that energies summed in float64 decide, for ladders that fill words and those beyond."""
+    """Swaps are those that energies summed in float64 decide, for ladders that fill words and those beyond.
+
+    Three threads share four blocks, of which each has a third more than one.
+    """
     model = bm.models.edwards_anderson((4, 4, 3), distribution="gaussian", field=0.2, seed=3)
 
     def ladders(threads: int = 1) -> TemperedChains:
-        betas = np.linspace(0.2, 1.0, 5)
+        betas = np.linspace(0.2, 1.0, 7)
         return TemperedChains(model, 40, betas, kernel="lookup", seed=4, swap_every=2, threads=threads, whole=True)
 
     plain = ladders()
@@ -340,9 +343,9 @@ def test_rounds_in_one_call_are_those_of_many(way: str, monkeypatch: pytest.Monk
     monkeypatch.setattr(lookup, "WORTH_A_TEAM", 0.0)
     if way == "one call a sweep":
         monkeypatch.setattr(LookupChains, "most_rounds", lambda *_: 0)
-    elif way != "two threads":
+    elif way != "three threads":
         monkeypatch.setattr(edges, "ENERGY_ERROR", 10.0 if way == "every decision is close" else 0.0)
-    other = ladders(threads=2)
+    other = ladders(threads=3)
     for chains in (plain, other):
         for n_sweeps in (3, 40, 2, 1, 30):
             chains.sweep(n_sweeps)

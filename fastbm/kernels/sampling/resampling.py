@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..arrays import copy_row, empty
-from ..barrier import meet
+from ..barrier import meet, pass_on, wait_for
 from ..jit import kernel
 from ..words import write_rows
 from .multispin import FIRST, LEVELS, WORDS, count_unsatisfied, fill_tables, sweep_multispin
@@ -24,9 +24,11 @@ def resample_multispin(chains, saved, parents, visits, model, found, orders, tea
     Replica c gets the state that rows[a, parents[c]] holds, and then writes its own to rows[1 - a, c]. `orders` is
     (n_sweeps, a, first block, one after the last), int64; `visits` (sites, hold) and `model` (graph, numbers, edges,
     signs) are as for `sweep_multispin`, `fill_tables` and `count_unsatisfied`.
-    `team` is (the barrier's counter, how often all have met, the thread's number, the number of threads). They meet
-    before and after: thread 0 then returns, others go on with what stands in `orders` at the next meeting, until
-    n_sweeps is below 0.
+    `team` is (counters of the barrier and of each thread, how often all have met, the thread's number, the number of
+    threads). They meet before and after: thread 0 then returns, others go on with what stands in `orders` at the next
+    meeting, until n_sweeps is below 0. In between all have as much to do: where blocks cannot be dealt out evenly, one
+    of them is begun by the next thread, before all else, and ended by this one, after all else (McNaughton, Management
+    Science 6, 1 (1959), doi:10.1287/mnsc.6.1.1).
     Cost: that of the sweeps, and about 12 vector operations for 512 bits.
     """
     (ups, streams), (sites, hold), (graph, numbers, edges, signs), (totals, flips) = chains, visits, model, found
@@ -36,22 +38,35 @@ def resample_multispin(chains, saved, parents, visits, model, found, orders, tea
     some, words = empty((32 * WORDS, rows.shape[2]), np.uint32), empty((32 * rows.shape[2], WORDS), np.uint32)
     while True:
         n_met = meet(counter, n_met, n_shards)
-        n_sweeps, a, begin, end = orders[0], orders[1], orders[2], orders[3]
+        n_sweeps, a, start, stop = orders[0], orders[1], orders[2], orders[3]
         if n_sweeps < 0:
             return n_met
         fill_tables(tables, thresholds, numbers)
         both = tables[0], thresholds[0], tables[1], thresholds[1]
-        for k in range(begin + (end - begin) * shard // n_shards, begin + (end - begin) * (shard + 1) // n_shards):
-            first = 32 * WORDS * k
-            n = min(32 * WORDS, parents.shape[0] - first)
-            for c in range(n):
-                copy_row(some[c], rows[a, parents[first + c]])
-            write_rows(some, words, False, room)  # which is its own inverse
-            for i in range(ups.shape[1]):
-                copy_row(ups[k, i], words[i])
-            flips[shard] += sweep_multispin(ups[k], graph, both, streams[k], sites, n_sweeps, hold, n >> 5)
-            write_rows(ups[k], rows[1 - a, first : first + n], False, room)
-            count_unsatisfied(ups[k], edges, signs, totals[k])
+        n_blocks = stop - start
+        first, last = -(-n_blocks * shard // n_shards), -(-n_blocks * (shard + 1) // n_shards)  # of the blocks to end
+        begun, left = first * n_shards - n_blocks * shard, last * n_shards - n_blocks * (shard + 1)
+        for b in range(first - np.int64(begun > 0), last):
+            k, done, to_do = start + b, 0, n_sweeps
+            place = 32 * WORDS * k
+            n = min(32 * WORDS, parents.shape[0] - place)
+            if b < first:
+                to_do = n_sweeps * begun // n_shards
+            if b == last - 1 and left:
+                done = n_sweeps * left // n_shards
+                wait_for(counter, 2 + shard, n_met // 2 + 1)
+            else:
+                for c in range(n):
+                    copy_row(some[c], rows[a, parents[place + c]])
+                write_rows(some, words, False, room)  # which is its own inverse
+                for i in range(ups.shape[1]):
+                    copy_row(ups[k, i], words[i])
+            flips[shard] += sweep_multispin(ups[k], graph, both, streams[k], sites, to_do - done, hold, n >> 5)
+            if b >= first:
+                write_rows(ups[k], rows[1 - a, place : place + n], False, room)
+                count_unsatisfied(ups[k], edges, signs, totals[k])
+            if b == first - np.int64(begun > 0):  # once in a step, whether anyone waits for it or not
+                pass_on(counter, 1 + shard)
         n_met = meet(counter, n_met, n_shards)
         if not shard:
             return n_met

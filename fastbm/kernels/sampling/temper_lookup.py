@@ -1,16 +1,17 @@
 """Ladders of chains in the bits of words, whose temperatures keep their lanes: sweeps and swaps, many in one call.
 
 Swaps are decided by sums of couplings in float64, one after the other, or by sums of whole numbers where the decision
-is the same, which is known unless both sides are very close. Threads have blocks of their own to sweep and ladders of
-their own to swap, and meet in between.
+is the same, which is known unless both sides are very close. Threads have ladders of their own to swap and as much to
+sweep, and meet in between: where blocks cannot be dealt out evenly, one of them is begun by the next thread, before all
+else, and ended by this one, after all else (McNaughton, Management Science 6, 1 (1959), doi:10.1287/mnsc.6.1.1).
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from ..arrays import copy_row, empty, zeros
-from ..barrier import meet
+from ..arrays import copy_row, empty, matrix_at, zeros
+from ..barrier import meet, pass_on, wait_for
 from ..jit import apart, apart_borrowing, inlined, kernel
 from ..random import log_of_bits, next_word
 from ..unlike import sum_unlike
@@ -32,8 +33,9 @@ def temper_lookup(ups, model, chains, visits, ways, edges, ladders, team, sample
     each. `ways` is ((many, own), many digits), `edges` (edges of `sum_unlike`, unit of their numbers, constant and
     edges of `energies_words`, margin): energies by whole numbers are off from others by less than `margin`.
     `team` is (sums (n_blocks, 128) and marks (threads x (n_betas - 1), words of ladders) uint32, room that threads
-    share, the marks zeros at first, the thread's own room of `sum_unlike`, the barrier's counter, the thread's number,
-    the number of threads): all call this at the same time. `samples` is (swaps between two, what `_keep` writes).
+    share, the marks zeros at first, the thread's own room of `sum_unlike`, counters of the barrier and of each thread,
+    the thread's number, the number of threads): all call this at the same time. `samples` is (swaps between two, what
+    `_keep` writes).
     Invariant: bits do not depend on the number of threads.
     Cost: that of sweeps, of `sum_unlike`, and O(n_ladders n_betas) and O(n_units) for every pair of words that swaps.
     """
@@ -41,7 +43,11 @@ def temper_lookup(ups, model, chains, visits, ways, edges, ladders, team, sample
     level, streams, counts, end, trips, betas, n_chains = ladders
     (sums, marks, room, counter, shard, n_shards), (between, kept) = team, samples
     n_blocks, n_ladders = ups.shape[0], level.shape[0]
-    first, last = n_blocks * shard // n_shards, n_blocks * (shard + 1) // n_shards
+    first, last = -(-n_blocks * shard // n_shards), -(-n_blocks * (shard + 1) // n_shards)  # of the blocks to end
+    begun, left = first * n_shards - n_blocks * shard, last * n_shards - n_blocks * (shard + 1)
+    begin, stop = first - np.int64(begun > 0), last - np.int64(left > 0)  # of the blocks to begin
+    n_parts = 2 * n_shards  # of a sweep; edges of a block take about half of one, and are summed by who ends it
+    head, tail = min(n_parts * thin, begun * (2 * thin + 1)), min(n_parts * thin, left * (2 * thin + 1))
     own = slice(n_ladders * shard // n_shards, n_ladders * (shard + 1) // n_shards)
     own_marks = marks[shard * (betas.size - 1) : (shard + 1) * (betas.size - 1)]
     counted = slice(own.start, max(own.start, min(own.stop, n_chains)))
@@ -53,7 +59,13 @@ def temper_lookup(ups, model, chains, visits, ways, edges, ladders, team, sample
     )
     for t in range(n_rounds):
         rows = sites[t * thin : (t + 1) * thin] if sites.shape[0] > 1 else sites
-        n_flips += sweep_blocks(ups, model, chains, rows, thin, ways[0], first, last)
+        if begun:
+            n_flips += _sweep_part(ups, model, chains, rows, ways[0], begin, 0, head, n_parts)
+            pass_on(counter, 1 + shard)
+        n_flips += sweep_blocks(ups, model, chains, rows, thin, ways[0], first, stop)
+        if left:
+            wait_for(counter, 2 + shard, t + 1)
+            n_flips += _sweep_part(ups, model, chains, rows, ways[0], stop, tail, n_parts * thin, n_parts)
         sum_unlike(ups[first:last], edges[0], ways[1], room, sums[first:last])
         n_met = meet(counter, n_met, n_shards)
         _of_replicas(sums, edges[1], level, energies, own)
@@ -75,21 +87,37 @@ def temper_lookup(ups, model, chains, visits, ways, edges, ladders, team, sample
         _exchange(ups, marks, betas.size - 1, shard, n_shards)
         n_met = meet(counter, n_met, n_shards)
         if (t + 1) % between == 0:
-            _keep(kept, (t + 1) // between - 1, (ups, sums, marks, counts, trips), first, last, own, shard, n_shards)
+            found = ups, sums, marks, counts, trips
+            _keep(kept, (t + 1) // between - 1, found, (begin, stop), (first, last), own, shard, n_shards)
         parity = 1 - parity
     return n_flips
 
 
+@apart
+def _sweep_part(ups, model, chains, rows, ways, k, begin, end, n_parts):
+    """Sweep block k from part `begin` of its sweeps to `end`, `n_parts` in each; return the flips. Mutates `ups`."""
+    n_units, n_flips = rows.shape[1], 0
+    place, stop = begin * n_units // n_parts, end * n_units // n_parts
+    while place < stop:
+        row, first = place // n_units % rows.shape[0], place % n_units
+        n = min(n_units - first, stop - place)
+        some = matrix_at(rows, rows.ctypes.data + rows.itemsize * (row * n_units + first), 1, n)
+        n_flips += sweep_blocks(ups, model, chains, some, 1, ways, k, k + 1)
+        place += n
+    return n_flips
+
+
 @apart_borrowing
-def _keep(kept, t, found, first, last, own, shard, n_shards):
+def _keep(kept, t, found, next_blocks, blocks, own, shard, n_shards):
     """Write what a thread has of sample `t`. Mutates its part of `kept`.
 
     These are (states, sums, marks, counts, trips), a row of them for each sample, of which the states are those of the
-    last blocks, and counts of each thread; `found` are the same as they stand. Sums are those before the last swap.
+    last blocks, and counts of each thread; `found` are the same as they stand. Sums are those before the last swap, of
+    own `blocks`; states those of `next_blocks`, which no other thread sweeps before this one does.
     """
     (states, kept_sums, kept_marks, kept_counts, kept_trips), (ups, sums, marks, counts, trips) = kept, found
-    before = ups.shape[0] - states.shape[1]
-    for k in range(max(first, before), last):
+    before, (begin, stop), (first, last) = ups.shape[0] - states.shape[1], next_blocks, blocks
+    for k in range(max(begin, before), stop):
         for i in range(ups.shape[1]):
             for w in range(ups.shape[2]):
                 states[t, k - before, i, w] = ups[k, i, w]

@@ -23,8 +23,7 @@ from ...kernels.sampling.limits import ROWS
 from ...kernels.sampling.record import record_refined, record_summed, room_of_record
 from ...machine.up_form import up_bias
 from . import fixed_point
-from .engine import PIECE_SECONDS
-from .lanes import lanes_of
+from .lanes import PIECE_SECONDS, lanes_of
 from .remainders import (
     ENERGY_ERROR,
     Refined,

@@ -13,24 +13,19 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ..._base import arrays
-from ..._base.halting import Halted, never
+from ..._base.halting import never
 from ..._base.streams import Stream
-from ..._base.threads import fan_out
 from ...data.rows import pack_rows
 from ...kernels.bits import pack_units
 from ...machine.couplings import Couplings
 from ...machine.units import Units
-from .lanes import BLOCK, LANES, Lanes, lanes_of, whole_groups
+from .lanes import BLOCK, LANES, PIECE_SECONDS, Lanes, SharedWork, lanes_of, whole_groups
 from .orders import hold_of, sites, visit_order
-
-WORTH_A_THREAD = 4e-4  # seconds of work below which handing blocks to threads costs more than it saves
-SHORTEST_BLOCK = 5e-5  # seconds of a block below which threads wait for each other's Python
-PIECE_SECONDS = 0.01  # work between two looks for a stop, by a guess that may be wrong by a factor of five
 
 T = TypeVar("T")
 
 
-class Engine:
+class Engine(SharedWork):
     """Chains of one machine, each in a lane of its own with a stream of its own.
 
     Attributes
@@ -54,7 +49,6 @@ class Engine:
     few = 0  # chains, up to which they are swept one after the other, in no more lanes than there are chains
     multiplies = True  # whether sweeps and samples may call BLAS
     _in_groups: int = False  # samples from which on `_record_group` is called, if there is one
-    attempt_seconds = 1e-8  # about what one attempt takes; decides how often a stop is looked for
 
     def __init__(
         self,
@@ -172,14 +166,6 @@ class Engine:
         """Write the bits of block `k` to `packed` (chains, ceil(n_units / 8))."""
         pack_units(self.up[k], packed)
 
-    def _lanes(self) -> int:
-        """Return the number of lanes of a block."""
-        return int(self.up[0].shape[1])
-
-    def _longest_piece(self) -> int:
-        """Return how many attempts take about `PIECE_SECONDS`, all lanes of a block together."""
-        return max(1, int(PIECE_SECONDS / (self.attempt_seconds * self._lanes())))
-
     def _pieces(self, k: int, first: int, n_sweeps: int) -> Iterator[tuple[np.ndarray, int]]:
         """Yield (rows of units, number of rows) for block `k` to visit, until a stop is asked for."""
         for rows, count in sites(self.order, self.visit, self.seed, first, n_sweeps):
@@ -202,52 +188,6 @@ class Engine:
             n_rows = min(step, count - start)
             yield (rows if len(rows) == 1 else rows[start : start + n_rows]), n_rows
 
-    def _must_stop(self, k: int, attempts: int) -> bool:
-        """Return whether block `k` is to be left before its next `attempts`; asks `halt` once in `PIECE_SECONDS`."""
-        self._since_check[k] += attempts
-        if self._since_check[k] > self._longest_piece():
-            self._since_check[k] = attempts
-            return self._stopped()
-        return self._broken
-
-    def _stopped(self) -> bool:
-        """Return whether long work is to be left here."""
-        if not self._broken and self.halt():
-            self._broken = True
-        return self._broken
-
-    def _seconds(self, n_sweeps: float) -> float:
-        """Return about how many seconds the work of so many sweeps of all chains takes one thread."""
-        return float(n_sweeps * self.n_units * self.n_chains * self.attempt_seconds)
-
-    def _n_threads(self, n_sweeps: float) -> int:
-        """Return on how many threads blocks are worth their while for so many sweeps."""
-        most = min(self.threads, len(self.blocks))
-        worth = most > 1 and self._seconds(n_sweeps) >= max(WORTH_A_THREAD, SHORTEST_BLOCK * len(self.blocks))
-        return most if worth else 1
-
-    def _for_blocks(self, function: Callable[[int], T], n_sweeps: float, *, whole: bool = False) -> list[T]:
-        """Apply `function` to every block; on threads if the work of `n_sweeps` sweeps is worth handing over.
-
-        Raises
-        ------
-        Halted
-            If a stop is asked for within `function`, or before a block where all take long and need not be done as a
-            whole.
-        """
-        asks = self._seconds(n_sweeps) > PIECE_SECONDS and not whole
-        threads, blocks = self._n_threads(n_sweeps), range(len(self.blocks))
-        found: list[Any] = []
-        if threads == 1:
-            for k in blocks:
-                found.append(None if asks and self._stopped() else function(k))
-        else:
-            found = fan_out(lambda k: None if asks and self._stopped() else function(k), blocks, threads)
-        if self._broken:
-            self._broken = False
-            raise Halted
-        return found
-
     def expect(self, n_sweeps: int) -> None:
         """Prepare for so many sweeps, about: a path does not depend on it."""
 
@@ -255,7 +195,7 @@ class Engine:
         """Advance every chain by `n_sweeps` sweeps."""
         self._prepare()
         self._since_check = [0] * len(self.blocks)
-        self._for_blocks(lambda k: self._sweep_block(k, self.n_swept, n_sweeps), n_sweeps)
+        self._for_blocks(lambda a, b, k: self._sweep_block(k, self.n_swept + a, b - a), n_sweeps, steps=n_sweeps)
         self.n_swept += n_sweeps
 
     def resample(self, parents: np.ndarray | None, n_sweeps: int) -> np.ndarray:
@@ -281,28 +221,35 @@ class Engine:
             ``samples/states`` (n_samples, n_chains, ceil(n_units / 8)) uint8, unit 0 in the lowest bit, and
             ``samples/energy`` (n_samples, n_chains), without offset.
         """
+        if n_samples == 1 and thin > 1 and self._seconds(thin) > PIECE_SECONDS:
+            self.sweep(thin - 1)  # in which blocks may take turns
+            thin = 1
         self._prepare()
         self._prepare_energies()
         self._since_check = [0] * len(self.blocks)
         packed = arrays.empty((n_samples, self.n_chains, -(-self.n_units // 8)), np.uint8)
         energies = arrays.empty((n_samples, self.n_chains), np.float64)
-        self._for_blocks(partial(self._record_block, thin, packed, energies), n_samples * thin)
+        self._for_blocks(partial(self._record_block, thin, packed, energies), n_samples * thin, steps=n_samples)
         self.n_swept += n_samples * thin
         return {"samples/states": packed, "samples/energy": energies}
 
-    def _record_block(self, thin: int, packed: np.ndarray, energies: np.ndarray, k: int) -> None:
-        """Take samples of block `k`, short ones many in one call. Mutates its part of `packed`, `energies`."""
+    def _record_block(self, thin: int, packed: np.ndarray, energies: np.ndarray, begin: int, end: int, k: int) -> None:
+        """Take samples of block `k` from number `begin` on, before `end`, short ones many in one call.
+
+        Mutates its part of `packed`, `energies`.
+        """
         block = self.blocks[k]
         together = self._longest_piece() // (self.n_units * thin)
-        for t in range(0, len(packed), max(1, together)):
-            first, some = self.n_swept + t * thin, slice(t, t + max(1, together))
+        for t in range(begin, end, max(1, together)):
+            some = slice(t, min(t + max(1, together), end))
             if 0 < self._in_groups <= together:
-                sites = self._rows_of(first, len(packed[some]) * thin)
-                if self._must_stop(k, self.n_units * thin * len(packed[some])):
+                n_sweeps = (some.stop - t) * thin
+                sites = self._rows_of(self.n_swept + t * thin, n_sweeps)
+                if self._must_stop(k, self.n_units * n_sweeps):
                     return
                 self._record_group(k, sites, thin, packed[some], energies[some])
             else:
-                for one in range(t, min(t + max(1, together), len(packed))):
+                for one in range(t, some.stop):
                     self._sweep_block(k, self.n_swept + one * thin, thin)
                     if self._broken:
                         return

@@ -1,16 +1,28 @@
-"""Chains in lanes: cut into blocks, each chain in a lane of its own with a stream of random numbers of its own."""
+"""Chains in lanes: cut into blocks, each chain in a lane of its own with a stream of random numbers of its own.
+
+Blocks are dealt to threads, and their work is cut into pieces between which a stop may come.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import partial
+from math import gcd
+from typing import Any, TypeVar
 
 import numpy as np
 
 from ..._base import arrays
+from ..._base.halting import Halted
+from ..._base.threads import fan_out, take_turns
 
 LANES = 16  # chains in one vector
 BLOCK = 64  # most chains that share one pass over the couplings: beyond it fields and states leave the cache
+WORTH_A_THREAD = 4e-4  # seconds of work below which handing blocks to threads costs more than it saves
+SHORTEST_BLOCK = 5e-5  # seconds of a block below which threads wait for each other's Python
+PIECE_SECONDS = 0.01  # work between two looks for a stop, by a guess that may be wrong by a factor of five
+
+T = TypeVar("T")
 
 
 def lanes_of(n_chains: int, step: int = LANES) -> int:
@@ -89,3 +101,84 @@ class Lanes:
         """Set the streams of all chains, (n_chains, 4)."""
         for k, stream in enumerate(self.streams):
             self.write(k, stream, rows[self.blocks[k]])
+
+
+class SharedWork:
+    """Work on blocks of chains that threads share."""
+
+    blocks: list[slice]
+    up: list[np.ndarray]
+    n_chains: int
+    n_units: int
+    threads: int
+    attempt_seconds = 1e-8  # about what one attempt takes; decides how often a stop is looked for
+    halt: Callable[[], bool]
+    _broken: bool
+    _since_check: list[int]
+
+    def _lanes(self) -> int:
+        """Return the number of lanes of a block."""
+        return int(self.up[0].shape[1])
+
+    def _longest_piece(self) -> int:
+        """Return how many attempts take about `PIECE_SECONDS`, all lanes of a block together."""
+        return max(1, int(PIECE_SECONDS / (self.attempt_seconds * self._lanes())))
+
+    def _must_stop(self, k: int, attempts: int) -> bool:
+        """Return whether block `k` is to be left before its next `attempts`; asks `halt` once in `PIECE_SECONDS`."""
+        self._since_check[k] += attempts
+        if self._since_check[k] > self._longest_piece():
+            self._since_check[k] = attempts
+            return self._stopped()
+        return self._broken
+
+    def _stopped(self) -> bool:
+        """Return whether long work is to be left here."""
+        if not self._broken and self.halt():
+            self._broken = True
+        return self._broken
+
+    def _seconds(self, n_sweeps: float) -> float:
+        """Return about how many seconds the work of so many sweeps of all chains takes one thread."""
+        return float(n_sweeps * self.n_units * self.n_chains * self.attempt_seconds)
+
+    def _n_threads(self, n_sweeps: float) -> int:
+        """Return on how many threads blocks are worth their while for so many sweeps."""
+        most = min(self.threads, len(self.blocks))
+        worth = most > 1 and self._seconds(n_sweeps) >= max(WORTH_A_THREAD, SHORTEST_BLOCK * len(self.blocks))
+        return most if worth else 1
+
+    def _for_blocks(
+        self, function: Callable[..., T], n_sweeps: float, *, whole: bool = False, steps: int | None = None
+    ) -> list[T]:
+        """Apply `function` to every block; on threads if the work of `n_sweeps` sweeps is worth handing over.
+
+        Where there are `steps`, it is applied to (first, last, block), the last step being excluded, and blocks take
+        turns if they cannot be dealt out evenly.
+
+        Raises
+        ------
+        Halted
+            If a stop is asked for within `function`, or before a block where all take long and need not be done as a
+            whole.
+        """
+        asks = self._seconds(n_sweeps) > PIECE_SECONDS and not whole
+        threads, blocks = self._n_threads(n_sweeps), range(len(self.blocks))
+        found: list[Any] = []
+        n_turns = threads // gcd(threads, len(blocks)) if steps and asks else 1
+        if steps is not None and n_turns == 1:
+            function = partial(function, 0, steps)
+        if threads == 1:
+            for k in blocks:
+                found.append(None if asks and self._stopped() else function(k))
+        elif n_turns == 1:
+            found = fan_out(lambda k: None if asks and self._stopped() else function(k), blocks, threads)
+        else:
+            n_steps = steps or 0
+            take_turns(
+                lambda *part: None if self._stopped() else function(*part), len(blocks), n_steps, n_turns, threads
+            )
+        if self._broken:
+            self._broken = False
+            raise Halted
+        return found

@@ -16,7 +16,7 @@ from ...kernels.sampling.lookup import FEW, MANY, fill_thresholds, sweep_blocks,
 from ...kernels.words import energies_words, exchange_bits, room_for_rows, write_rows
 from ...machine.couplings import Couplings
 from ...machine.up_form import up_form
-from .engine import PIECE_SECONDS, SHORTEST_BLOCK, WORTH_A_THREAD
+from .lanes import PIECE_SECONDS, SHORTEST_BLOCK, WORTH_A_THREAD
 from .words import Kept, Unfit, WordChains, check_words, exchanged, in_bytes
 
 if TYPE_CHECKING:
@@ -232,7 +232,8 @@ class LookupChains(WordChains):
         visits = (self._rows_of(self.n_swept, n_rounds * thin), thin, n_rounds, parity)
         edges = (*numbers.of_samples, self._energy, numbers.margin)
         ways = ((self._many, self._own), numbers.many_digits)
-        n_threads, counter = self._team(thin, n_rounds), np.zeros(1, np.int64)
+        n_threads = self._team(thin, n_rounds)
+        counter = np.zeros(1 + n_threads, np.int64)
         level, streams, counts, *others = ladders
         flips, of_threads = [0] * n_threads, np.zeros((n_threads, *counts.shape), np.int64)
         sums = np.empty((len(self.blocks), 32 * WORDS))

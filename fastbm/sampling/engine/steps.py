@@ -43,7 +43,7 @@ class Steps:
         self._chains, self._rows, self._visits, self._model = chains, rows, visits, (graph, self._numbers, edges, signs)
         self._parents, self._orders = np.empty(n_chains, np.int64), np.zeros(4, np.int64)
         self.totals = np.empty((n_blocks, 32 * WORDS), np.int64)
-        self._counter, self._n_met, self.n_threads = np.zeros(1, np.int64), 0, 1
+        self._counter, self._n_met, self.n_threads = np.zeros(2, np.int64), 0, 1
         self._flips, self._rooms = np.zeros(1, np.int64), [room_for_rows()]
         self._a, self.n_swept = 0, -1
 
@@ -58,7 +58,7 @@ class Steps:
         if n_threads == 1:
             return work()
         found: list[T] = []
-        self._counter, self._n_met, self._flips = np.zeros(1, np.int64), 0, np.zeros(n_threads, np.int64)
+        self._counter, self._n_met, self._flips = np.zeros(1 + n_threads, np.int64), 0, np.zeros(n_threads, np.int64)
         self._rooms = [room_for_rows() for _ in range(n_threads)]
 
         def one(shard: int, n_shards: int) -> None:

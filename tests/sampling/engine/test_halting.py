@@ -14,8 +14,9 @@ from fastbm._base import arrays
 from fastbm._base.halting import Halted
 from fastbm.sampling import make_chains
 from fastbm.sampling.engine.dense import DenseChains
-from fastbm.sampling.engine.engine import PIECE_SECONDS, Engine
+from fastbm.sampling.engine.engine import Engine
 from fastbm.sampling.engine.fixed_point import FixedPoint
+from fastbm.sampling.engine.lanes import PIECE_SECONDS
 from fastbm.sampling.engine.orders import ORDERS
 from tests.support import machines
 
@@ -47,7 +48,7 @@ def long_run(kernel: str, rule: str = "gibbs", order: str = "sequential", thread
         "lookup": bm.models.ising((12, 12)),
         "multispin": bm.models.ising((12, 12)),
     }[kernel]
-    n_chains = {"lookup": 256, "multispin": 1024}.get(kernel, 130)
+    n_chains = {"lookup": 384, "multispin": 1024}.get(kernel, 130)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*periodic")
         chains = make_chains(model, n_chains, kernel=kernel, rule=rule, order=order, beta=0.3, seed=2, threads=threads)
@@ -78,7 +79,8 @@ def test_long_sweeps_are_broken_off_and_go_on_with_the_same_bits(kernel: str, or
     chains.halt = Stop(10**9)
     for one in (chains, whole):
         one.sweep(n_sweeps)
-        found = one.record(2, 3)
+        one.record(3, n_sweeps // 12 + 1)
+        found = one.record(1, n_sweeps // 4)
     assert len(chains.halt.looks) > 4
     after, expected = chains.state(), whole.state()
     assert all(np.array_equal(after[name], expected[name]) for name in after)

@@ -217,7 +217,7 @@ def test_nothing_is_written_beyond_the_samples(n: int) -> None:
     chains = make_chains(bm.BoltzmannMachine(weights), 20, kernel="dense", threads=1)
     chains.record(1, 1)
     packed = np.full((3, 20, -(-n // 8)), 0xA5, np.uint8)
-    chains._record_block(1, packed[:2], np.empty((2, 20)), 0)
+    chains._record_block(1, packed[:2], np.empty((2, 20)), 0, 2, 0)
     assert np.array_equal(packed[1], chains.packed()) and (packed[2] == 0xA5).all()
 
 

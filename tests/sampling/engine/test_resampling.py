@@ -8,7 +8,7 @@ import pytest
 from tests.sampling.engine.test_engine import MODELS, assert_same_state, chains_of
 
 
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("threads", [1, 2, 3])
 @pytest.mark.parametrize(
     ("kernel", "rule"), [*((kernel, "gibbs") for kernel in MODELS), ("multispin", "metropolis")], ids=str
 )
