@@ -9,13 +9,15 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+import numpy as np
+
 from .jit import apart_borrowing, cgutils, intrinsic, ir, types
 
 LOOKS = 1 << 12  # at the counter, before a thread gives its processor away
 
 
 @intrinsic
-def _arrive(typing: Any, address: Any) -> Any:
+def arrive(typing: Any, address: Any) -> Any:
     """Add 1 to the int64 at an address; what was written before is seen by who sees the sum."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -56,15 +58,9 @@ def let_through(counter: Any) -> None:
 
 
 @apart_borrowing
-def pass_on(counter, k):
-    """Let those go on that wait for this to have been called once more. Mutates `counter`[k]."""
-    _arrive(counter.ctypes.data + counter.itemsize * k)
-
-
-@apart_borrowing
-def wait_for(counter, k, n):
-    """Wait until `pass_on` has been called `n` times of number k."""
-    address, looks = counter.ctypes.data + counter.itemsize * k, 0
+def wait_at(address, n):
+    """Wait until threads have arrived `n` times at an address."""
+    looks = 0
     while _look(address) < n:
         looks += 1
         if looks > LOOKS:
@@ -79,6 +75,7 @@ def meet(counter, n_met, n_threads):
     """
     if n_threads == 1:
         return n_met
-    pass_on(counter, 0)
-    wait_for(counter, 0, (n_met + 1) * n_threads)
+    address = np.int64(counter.ctypes.data)
+    arrive(address)
+    wait_at(address, (n_met + 1) * n_threads)
     return n_met + 1

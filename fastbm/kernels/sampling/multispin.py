@@ -173,19 +173,20 @@ def count_bits(word):
 
 @apart_borrowing
 def fill_tables(tables, thresholds, numbers):
-    """Write what `sweep_multispin` takes of a temperature that all words have.
+    """Write what `sweep_multispin` takes of the temperatures of words.
 
-    Mutates `tables` (2, 1024) uint32, `thresholds` (2, 64) uint64. `numbers` (2, 4) uint64 are thresholds for an even
-    and an odd number of neighbours, at every level.
+    Mutates `tables` (2, 1024) uint32, `thresholds` (2, 64) uint64. `numbers` (2, 4, 16 or 1) uint64 are thresholds for
+    an even and an odd number of neighbours, at every level, of each word or of all.
     """
+    each = np.int64(numbers.shape[2] > 1)
     for odd in range(2):
         for level in range(LEVELS):
-            number, first = numbers[odd, level], WORDS * level
+            first = WORDS * level
             for w in range(WORDS):
-                thresholds[odd, first + w] = number
+                thresholds[odd, first + w] = numbers[odd, level, each * w]
             for b in range(FIRST):
-                bit = _U((number >> np.uint64(63 - b)) & np.uint64(1))
                 for w in range(WORDS):
+                    bit = _U((thresholds[odd, first + w] >> np.uint64(63 - b)) & np.uint64(1))
                     tables[odd, WORDS * LEVELS * b + first + w] = _U(_NONE - bit)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..arrays import copy_row, empty
-from ..barrier import meet, pass_on, wait_for
+from ..barrier import arrive, meet, wait_at
 from ..jit import kernel
 from ..words import write_rows
 from .multispin import FIRST, LEVELS, WORDS, count_unsatisfied, fill_tables, sweep_multispin
@@ -23,7 +23,7 @@ def resample_multispin(chains, saved, parents, visits, model, found, orders, tea
     (n_threads,)) int64. Returns how often the threads have met.
     Replica c gets the state that rows[a, parents[c]] holds, and then writes its own to rows[1 - a, c]. `orders` is
     (n_sweeps, a, first block, one after the last), int64; `visits` (sites, hold) and `model` (graph, numbers, edges,
-    signs) are as for `sweep_multispin`, `fill_tables` and `count_unsatisfied`.
+    signs) are as for `sweep_multispin`, `fill_tables` and `count_unsatisfied`, `numbers` those of every block.
     `team` is (counters of the barrier and of each thread, how often all have met, the thread's number, the number of
     threads). They meet before and after: thread 0 then returns, others go on with what stands in `orders` at the next
     meeting, until n_sweeps is below 0. In between all have as much to do: where blocks cannot be dealt out evenly, one
@@ -41,8 +41,6 @@ def resample_multispin(chains, saved, parents, visits, model, found, orders, tea
         n_sweeps, a, start, stop = orders[0], orders[1], orders[2], orders[3]
         if n_sweeps < 0:
             return n_met
-        fill_tables(tables, thresholds, numbers)
-        both = tables[0], thresholds[0], tables[1], thresholds[1]
         n_blocks = stop - start
         first, last = -(-n_blocks * shard // n_shards), -(-n_blocks * (shard + 1) // n_shards)  # of the blocks to end
         begun, left = first * n_shards - n_blocks * shard, last * n_shards - n_blocks * (shard + 1)
@@ -54,19 +52,21 @@ def resample_multispin(chains, saved, parents, visits, model, found, orders, tea
                 to_do = n_sweeps * begun // n_shards
             if b == last - 1 and left:
                 done = n_sweeps * left // n_shards
-                wait_for(counter, 2 + shard, n_met // 2 + 1)
+                wait_at(counter.ctypes.data + counter.itemsize * (2 + shard), n_met // 2 + 1)
             else:
                 for c in range(n):
                     copy_row(some[c], rows[a, parents[place + c]])
                 write_rows(some, words, False, room)  # which is its own inverse
                 for i in range(ups.shape[1]):
                     copy_row(ups[k, i], words[i])
+            fill_tables(tables, thresholds, numbers[k])
+            both = tables[0], thresholds[0], tables[1], thresholds[1]
             flips[shard] += sweep_multispin(ups[k], graph, both, streams[k], sites, to_do - done, hold, n >> 5)
             if b >= first:
                 write_rows(ups[k], rows[1 - a, place : place + n], False, room)
                 count_unsatisfied(ups[k], edges, signs, totals[k])
             if b == first - np.int64(begun > 0):  # once in a step, whether anyone waits for it or not
-                pass_on(counter, 1 + shard)
+                arrive(counter.ctypes.data + counter.itemsize * (1 + shard))
         n_met = meet(counter, n_met, n_shards)
         if not shard:
             return n_met

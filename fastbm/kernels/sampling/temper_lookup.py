@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..arrays import copy_row, empty, matrix_at, zeros
-from ..barrier import meet, pass_on, wait_for
+from ..barrier import arrive, meet, wait_at
 from ..jit import apart, apart_borrowing, inlined, kernel
 from ..random import log_of_bits, next_word
 from ..unlike import sum_unlike
@@ -60,11 +60,11 @@ def temper_lookup(ups, model, chains, visits, ways, edges, ladders, team, sample
     for t in range(n_rounds):
         rows = sites[t * thin : (t + 1) * thin] if sites.shape[0] > 1 else sites
         if begun:
-            n_flips += _sweep_part(ups, model, chains, rows, ways[0], begin, 0, head, n_parts)
-            pass_on(counter, 1 + shard)
+            n_flips += _sweep_part(ups, model, chains, rows, ways[0], begin, np.int64(0), head, n_parts)
+            arrive(counter.ctypes.data + counter.itemsize * (1 + shard))
         n_flips += sweep_blocks(ups, model, chains, rows, thin, ways[0], first, stop)
         if left:
-            wait_for(counter, 2 + shard, t + 1)
+            wait_at(counter.ctypes.data + counter.itemsize * (2 + shard), t + 1)
             n_flips += _sweep_part(ups, model, chains, rows, ways[0], stop, tail, n_parts * thin, n_parts)
         sum_unlike(ups[first:last], edges[0], ways[1], room, sums[first:last])
         n_met = meet(counter, n_met, n_shards)
@@ -102,7 +102,7 @@ def _sweep_part(ups, model, chains, rows, ways, k, begin, end, n_parts):
         row, first = place // n_units % rows.shape[0], place % n_units
         n = min(n_units - first, stop - place)
         some = matrix_at(rows, rows.ctypes.data + rows.itemsize * (row * n_units + first), 1, n)
-        n_flips += sweep_blocks(ups, model, chains, some, 1, ways, k, k + 1)
+        n_flips += sweep_blocks(ups, model, chains, some, np.int64(1), ways, k, k + 1)
         place += n
     return n_flips
 

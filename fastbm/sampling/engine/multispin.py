@@ -118,6 +118,7 @@ class MultispinChains(CoolingChains, WordChains):
     def _rescale(self) -> None:
         check_words(self.n_chains, self.beta, 0, self.word_chains)
         self._tables: list[tuple[np.ndarray, ...]] = []  # made where they are needed: steps of populations do not
+        self._numbers: np.ndarray | None = None  # that these take in their place
 
     def _prepare(self) -> None:
         if self._tables:
@@ -157,6 +158,18 @@ class MultispinChains(CoolingChains, WordChains):
         found: np.ndarray = np.minimum(scaled, LARGEST).astype(np.uint64)
         return found
 
+    def _numbers_of_steps(self) -> np.ndarray:
+        """Return thresholds of all words of every block, (blocks or 1, 2, LEVELS, WORDS or 1)."""
+        if self._numbers is None:
+            if self._have_one_beta:
+                self._numbers = self._thresholds(self.beta[:1])[None]
+            else:
+                betas = np.zeros((len(self.blocks), WORDS))
+                betas.reshape(-1)[: self.n_chains // 32] = self.beta[::32]
+                words = self._thresholds(betas.ravel()).reshape(2, LEVELS, *betas.shape)
+                self._numbers = words.transpose(2, 0, 1, 3)
+        return self._numbers
+
     def _sweep_block(self, k: int, first: int, n_sweeps: int) -> None:
         used, hold = self.lanes.used(k) // 32, self._held
         for rows, count in self._pieces(k, first, n_sweeps):
@@ -176,7 +189,7 @@ class MultispinChains(CoolingChains, WordChains):
         return energies
 
     def _scales(self, betas: np.ndarray) -> np.ndarray:
-        return np.ascontiguousarray(self._thresholds(betas).transpose(2, 0, 1))
+        return np.ascontiguousarray(self._thresholds(betas).transpose(2, 0, 1))[..., None]
 
     def _cool_block(self, k: int, sites: np.ndarray, scales: np.ndarray) -> int:
         from ...kernels.sampling.cooling import cool_multispin  # few chains are cooled
@@ -189,9 +202,8 @@ class MultispinChains(CoolingChains, WordChains):
         self._steps: Steps | None = None
 
     def _fits(self, n_sweeps: int) -> bool:
-        """Return whether all sweeps of a block are soon done in one call, at one temperature."""
-        short = self.n_units * n_sweeps <= self._longest_piece()
-        return short and self.order in ONE_ROW and self._have_one_beta
+        """Return whether all sweeps of a block are soon done in one call."""
+        return self.n_units * n_sweeps <= self._longest_piece() and self.order in ONE_ROW
 
     def together(self, work: Callable[[], T], n_sweeps: int) -> T:
         """Do work that calls `resample` again and again, with the same threads in all calls."""
@@ -231,7 +243,7 @@ class MultispinChains(CoolingChains, WordChains):
         if not self._fits(n_sweeps):
             return super().resample(parents, n_sweeps)
         steps = self._known_steps()
-        steps.begin(np.arange(self.n_chains) if parents is None else parents, self._thresholds(self.beta[:1])[..., 0])
+        steps.begin(np.arange(self.n_chains) if parents is None else parents, self._numbers_of_steps())
         longest = steps.n_threads * max(1, self._longest_piece() // (self.n_units * max(1, n_sweeps)))
         for first in range(0, len(self.blocks), longest):
             if first and self._stopped():

@@ -24,7 +24,7 @@ OPEN = 1 << 61  # what a barrier's counter does not reach
 class Steps:
     """What steps go on with; the arguments but for the room that they need are those of `resample_multispin`.
 
-    `model` is without the numbers of a temperature, which every step is given.
+    `model` is without the numbers of temperatures, which every step is given.
 
     Attributes
     ----------
@@ -39,7 +39,7 @@ class Steps:
     def __init__(self, chains: tuple[Any, ...], rows: np.ndarray, visits: tuple[Any, ...], model: tuple[Any, ...]):
         n_blocks, n_chains = len(chains[0]), rows.shape[1]
         graph, edges, signs = model
-        self._numbers = np.zeros((2, LEVELS), np.uint64)
+        self._numbers = np.zeros((n_blocks, 2, LEVELS, WORDS), np.uint64)
         self._chains, self._rows, self._visits, self._model = chains, rows, visits, (graph, self._numbers, edges, signs)
         self._parents, self._orders = np.empty(n_chains, np.int64), np.zeros(4, np.int64)
         self.totals = np.empty((n_blocks, 32 * WORDS), np.int64)
@@ -86,7 +86,7 @@ class Steps:
         return n_met
 
     def begin(self, parents: np.ndarray, numbers: np.ndarray) -> None:
-        """Begin a step with the parents of all replicas, and the numbers of their temperature."""
+        """Begin a step with the parents of all replicas, and the numbers of their temperatures."""
         self._parents[:], self._numbers[:] = parents, numbers
 
     def take(self, n_sweeps: int, first: int, last: int) -> None:
