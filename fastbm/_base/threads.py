@@ -164,18 +164,33 @@ def take_turns(
     Items that cannot be dealt out evenly take turns on threads, so that all these have as much to do. The step `last`
     is excluded; there are `n_turns` parts, some of them empty where there are fewer steps.
     """
-    done = [Event() for _ in range(n_turns * n_items)]
+    done, failed = [Event() for _ in range(n_turns * n_items)], Event()
 
     def take(job: int) -> None:
         turn, item = divmod(job, n_items)
-        try:
-            if turn:
-                done[job - n_items].wait()
+        if turn:
+            done[job - n_items].wait()
+        if not failed.is_set():
             function(turn * n_steps // n_turns, (turn + 1) * n_steps // n_turns, item)
-        finally:
             done[job].set()
 
-    fan_out(take, range(len(done)), threads)
+    def take_or_fail(job: int) -> None:
+        try:
+            take(job)
+        except BaseException:
+            give_up()
+            raise
+
+    def give_up() -> None:
+        failed.set()  # before those go on that wait
+        for event in done:
+            event.set()
+
+    try:
+        fan_out(take_or_fail, range(len(done)), threads)
+    except BaseException:
+        give_up()
+        raise
 
 
 def _together(take: Callable[[], object], team: Team, n_others: int) -> None:

@@ -65,7 +65,7 @@ def resample_multispin(chains, saved, parents, visits, model, found, orders, tea
             if b >= first:
                 write_rows(ups[k], rows[1 - a, place : place + n], False, room)
                 count_unsatisfied(ups[k], edges, signs, totals[k])
-            if b == first - np.int64(begun > 0):  # once in a step, whether anyone waits for it or not
+            if n_shards > 1 and b == first - np.int64(begun > 0):  # once in a step, whether anyone waits for it or not
                 arrive(counter.ctypes.data + counter.itemsize * (1 + shard))
         n_met = meet(counter, n_met, n_shards)
         if not shard:
