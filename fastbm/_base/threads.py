@@ -162,33 +162,30 @@ def take_turns(
     """Apply `function` to (first, last, item), parts of the steps of every item, one part after the other.
 
     Items that cannot be dealt out evenly take turns on threads, so that all these have as much to do. The step `last`
-    is excluded; there are `n_turns` parts, some of them empty where there are fewer steps.
+    is excluded; there are `n_turns` parts, at most as many as steps. After an error no more are begun.
     """
     done, failed = [Event() for _ in range(n_turns * n_items)], Event()
-
-    def take(job: int) -> None:
-        turn, item = divmod(job, n_items)
-        if turn:
-            done[job - n_items].wait()
-        if not failed.is_set():
-            function(turn * n_steps // n_turns, (turn + 1) * n_steps // n_turns, item)
-            done[job].set()
-
-    def take_or_fail(job: int) -> None:
-        try:
-            take(job)
-        except BaseException:
-            give_up()
-            raise
 
     def give_up() -> None:
         failed.set()  # before those go on that wait
         for event in done:
             event.set()
 
+    def take(job: int) -> None:
+        turn, item = divmod(job, n_items)
+        try:
+            if turn:
+                done[job - n_items].wait()
+            if not failed.is_set():
+                function(turn * n_steps // n_turns, (turn + 1) * n_steps // n_turns, item)
+            done[job].set()
+        except BaseException:
+            give_up()
+            raise
+
     try:
-        fan_out(take_or_fail, range(len(done)), threads)
-    except BaseException:
+        fan_out(take, range(len(done)), threads)
+    except BaseException:  # an interrupt may come outside of a part
         give_up()
         raise
 

@@ -91,13 +91,17 @@ def test_items_that_take_turns_do_their_steps_in_order(n_items: int, n_threads: 
     take_turns(do, n_items, 7, n_threads, n_threads)
     assert done == {item: list(range(7)) for item in range(n_items)}
 
+    begun = []
+
     def fail(first: int, last: int, item: int) -> None:
+        begun.append((first, item))
+        time.sleep(5e-3 if item == 1 else 1e-3)  # long enough for others to wait for it
         if item == 1:
             raise KeyError
-        time.sleep(1e-3)
 
     with pytest.raises(KeyError):
         take_turns(fail, n_items, 7, n_threads, n_threads)
+    assert [first for first, item in begun if item == 1] == [0]
 
 
 def test_side_by_side_runs_at_the_same_time_or_alone(monkeypatch: pytest.MonkeyPatch) -> None:

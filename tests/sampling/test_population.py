@@ -122,6 +122,8 @@ def test_measures_of_a_small_example() -> None:
     level = np.full(9, -1e9)
     assert measure_population(level, np.arange(9)) == (-1e9, 0.0, 9, pytest.approx(math.log(9)), pytest.approx(1.0))
     assert measure_population(level, np.full(9, 3)) == (-1e9, 0.0, 1, 0.0, 9.0)
+    mean, std, *_ = measure_population(np.full(10**6, -1000.1), np.zeros(10**6, np.int64))
+    assert abs(mean + 1000.1) < 1e-12 and std < 1e-11  # though sums of a million round
 
 
 # Exact sums

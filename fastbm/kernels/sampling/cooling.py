@@ -15,7 +15,7 @@ from .few import MOST_ROWS, draw_limits, sweep_sparse_few
 from .few_dense import advance_either
 from .layer_energies import weigh_layers
 from .layered import sweep_layers
-from .multispin import fill_tables, sweep_multispin
+from .multispin import spread_thresholds, sweep_multispin
 from .sparse import sweep_sparse
 
 GROUP = 16  # units that are compared at once
@@ -73,15 +73,15 @@ def cool_layers(values, chains, machine, room, hold, scales, ends, weighing, ene
 
 @kernel
 def cool_multispin(up, graph, scales, streams, sites, hold, n_words, room):
-    """Do a sweep at each of `scales` (n_sweeps, 2, 4) uint64; return the number of flips.
+    """Do a sweep at each of `scales` (n_sweeps, 2, 4, 1) uint64; return the number of flips.
 
-    Mutates `up`, `streams` and `room`, what `fill_tables` writes of each of `scales`; `sites` is one row of units for
-    all sweeps, or one for each.
+    Mutates `up`, `streams` and `room`, what `spread_thresholds` writes of each of `scales`; `sites` is one row of units
+    for all sweeps, or one for each.
     All else, and the cost, is that of `fastbm.kernels.sampling.multispin.sweep_multispin`.
     """
     (tables, thresholds), n_flips = room, 0
     for t in range(scales.shape[0]):
-        fill_tables(tables, thresholds, scales[t])
+        spread_thresholds(tables, thresholds, scales[t])
         both = tables[0], thresholds[0], tables[1], thresholds[1]
         row = t % sites.shape[0]
         n_flips += sweep_multispin(up, graph, both, streams, sites[row : row + 1], 1, hold, n_words)

@@ -172,7 +172,7 @@ def count_bits(word):
 
 
 @apart_borrowing
-def fill_tables(tables, thresholds, numbers):
+def spread_thresholds(tables, thresholds, numbers):
     """Write what `sweep_multispin` takes of the temperatures of words.
 
     Mutates `tables` (2, 1024) uint32, `thresholds` (2, 64) uint64. `numbers` (2, 4, 16 or 1) uint64 are thresholds for

@@ -152,12 +152,15 @@ def measure_population(energies, family):
     n_replicas / exp(entropy) is how many replicas count as one. Replica r is of family[r], int64, and those of a family
     lie side by side.  Cost: O(n_replicas).
     """
-    n_replicas, mean, variance = family.shape[0], 0.0, 0.0
+    n_replicas, mean, rest, variance = family.shape[0], 0.0, 0.0, 0.0
     for energy in energies:
         mean += energy
     mean /= n_replicas
-    for energy in energies:
+    for energy in energies:  # what rounding has left of the mean is seen in sums of distances from it
+        rest += energy - mean
         variance += (energy - mean) * (energy - mean)
+    mean += rest / n_replicas
+    variance = max(0.0, variance - rest * rest / n_replicas)
     n, entropy, squares, size = 0, 0.0, 0.0, 0
     for r in range(n_replicas):
         size += 1

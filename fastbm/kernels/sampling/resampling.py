@@ -11,7 +11,7 @@ from ..arrays import copy_row, empty
 from ..barrier import arrive, meet, wait_at
 from ..jit import kernel
 from ..words import write_rows
-from .multispin import FIRST, LEVELS, WORDS, count_unsatisfied, fill_tables, sweep_multispin
+from .multispin import FIRST, LEVELS, WORDS, count_unsatisfied, spread_thresholds, sweep_multispin
 
 
 @kernel
@@ -23,7 +23,7 @@ def resample_multispin(chains, saved, parents, visits, model, found, orders, tea
     (n_threads,)) int64. Returns how often the threads have met.
     Replica c gets the state that rows[a, parents[c]] holds, and then writes its own to rows[1 - a, c]. `orders` is
     (n_sweeps, a, first block, one after the last), int64; `visits` (sites, hold) and `model` (graph, numbers, edges,
-    signs) are as for `sweep_multispin`, `fill_tables` and `count_unsatisfied`, `numbers` those of every block.
+    signs) are as for `sweep_multispin`, `spread_thresholds` and `count_unsatisfied`, `numbers` those of every block.
     `team` is (counters of the barrier and of each thread, how often all have met, the thread's number, the number of
     threads). They meet before and after: thread 0 then returns, others go on with what stands in `orders` at the next
     meeting, until n_sweeps is below 0. In between all have as much to do: where blocks cannot be dealt out evenly, one
@@ -59,7 +59,7 @@ def resample_multispin(chains, saved, parents, visits, model, found, orders, tea
                 write_rows(some, words, False, room)  # which is its own inverse
                 for i in range(ups.shape[1]):
                     copy_row(ups[k, i], words[i])
-            fill_tables(tables, thresholds, numbers[k])
+            spread_thresholds(tables, thresholds, numbers[k])
             both = tables[0], thresholds[0], tables[1], thresholds[1]
             flips[shard] += sweep_multispin(ups[k], graph, both, streams[k], sites, to_do - done, hold, n >> 5)
             if b >= first:

@@ -213,7 +213,7 @@ class Engine(SharedWork):
     def record(self, n_samples: int, thin: int) -> dict[str, np.ndarray]:
         """Advance by `n_samples` times `thin` sweeps, and keep the state after every `thin`.
 
-        Each block goes its way without waiting for the others.
+        Each block goes its way; before a single sample that takes long they may wait for one another.
 
         Returns
         -------
@@ -221,8 +221,8 @@ class Engine(SharedWork):
             ``samples/states`` (n_samples, n_chains, ceil(n_units / 8)) uint8, unit 0 in the lowest bit, and
             ``samples/energy`` (n_samples, n_chains), without offset.
         """
-        if n_samples == 1 and thin > 1 and self._seconds(thin) > PIECE_SECONDS:
-            self.sweep(thin - 1)  # in which blocks may take turns
+        if n_samples == 1 and self._seconds(thin) > PIECE_SECONDS and self._n_turns(thin - 1, thin) > 1:
+            Engine.sweep(self, thin - 1)  # in which blocks take turns
             thin = 1
         self._prepare()
         self._prepare_energies()

@@ -148,13 +148,19 @@ class SharedWork:
         worth = most > 1 and self._seconds(n_sweeps) >= max(WORTH_A_THREAD, SHORTEST_BLOCK * len(self.blocks))
         return most if worth else 1
 
+    def _n_turns(self, steps: int, n_sweeps: float) -> int:
+        """Return into how many parts the steps of blocks are cut, so that all threads have as much to do."""
+        threads, n_blocks = self._n_threads(n_sweeps), len(self.blocks)
+        worth = int(self._seconds(n_sweeps) / (SHORTEST_BLOCK * n_blocks))
+        return max(1, min(threads // gcd(threads, n_blocks), steps, worth))
+
     def _for_blocks(
         self, function: Callable[..., T], n_sweeps: float, *, whole: bool = False, steps: int | None = None
     ) -> list[T]:
         """Apply `function` to every block; on threads if the work of `n_sweeps` sweeps is worth handing over.
 
         Where there are `steps`, it is applied to (first, last, block), the last step being excluded, and blocks take
-        turns if they cannot be dealt out evenly.
+        turns if they cannot be dealt out evenly: nothing is returned then.
 
         Raises
         ------
@@ -165,7 +171,7 @@ class SharedWork:
         asks = self._seconds(n_sweeps) > PIECE_SECONDS and not whole
         threads, blocks = self._n_threads(n_sweeps), range(len(self.blocks))
         found: list[Any] = []
-        n_turns = threads // gcd(threads, len(blocks)) if steps and asks else 1
+        n_turns = self._n_turns(steps, n_sweeps) if steps and asks else 1
         if steps is not None and n_turns == 1:
             function = partial(function, 0, steps)
         if threads == 1:

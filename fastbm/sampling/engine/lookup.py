@@ -271,7 +271,7 @@ class LookupChains(WordChains):
         return rows.reshape(-1, rows.shape[2])
 
     def _team(self, thin: int, n_rounds: int) -> int:
-        """Return how many threads are worth starting for so many rounds, and two meetings in each."""
+        """Return how many threads are worth starting for so many rounds, and the meetings in each."""
         worth = self._seconds(thin) >= WORTH_A_MEETING and self._seconds(thin * n_rounds) >= WORTH_A_TEAM
         return min(self.threads, len(self.blocks)) if worth else 1
 

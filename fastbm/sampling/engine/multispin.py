@@ -63,9 +63,14 @@ def unit_coupling(couplings: Couplings, bias: np.ndarray, units: Units) -> tuple
     return magnitude, multiples
 
 
-def _of_words(beta: np.ndarray) -> np.ndarray:
-    """Return the one temperature of all words of a block, or as many as are given."""
-    return beta[:1] if len(beta) == WORDS and (beta == beta[0]).all() else beta
+def _tables_of(numbers: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Return what `sweep_multispin` takes of a block's thresholds, (2, LEVELS, WORDS), or 1 that all words have."""
+    thresholds = arrays.zeros((2, LEVELS * WORDS), np.uint64)
+    thresholds.reshape(2, LEVELS, WORDS)[:] = numbers
+    tables = arrays.zeros((2, FIRST * LEVELS * WORDS), np.uint32)
+    ones = (numbers[:, None] >> _PLACES) & np.uint64(1)
+    tables.reshape(2, FIRST, LEVELS, WORDS)[:] = np.negative(ones.astype(np.uint32))
+    return tables[0], thresholds[0], tables[1], thresholds[1]
 
 
 class MultispinChains(CoolingChains, WordChains):
@@ -118,35 +123,23 @@ class MultispinChains(CoolingChains, WordChains):
     def _rescale(self) -> None:
         check_words(self.n_chains, self.beta, 0, self.word_chains)
         self._tables: list[tuple[np.ndarray, ...]] = []  # made where they are needed: steps of populations do not
-        self._numbers: np.ndarray | None = None  # that these take in their place
+        self._numbers: np.ndarray | None = None
 
     def _prepare(self) -> None:
-        if self._tables:
-            return
-        if self._have_one_beta:
-            self._tables = [self._table(self.beta[:1])] * len(self.blocks)
-            return
-        betas = [_of_words(self.beta[block][::32]) for block in self.blocks]
-        made = {beta.tobytes(): beta for beta in betas}
-        tables = {key: self._table(beta) for key, beta in made.items()}
-        self._tables = [tables[beta.tobytes()] for beta in betas]
+        if not self._tables:
+            found = [_tables_of(numbers) for numbers in self._numbers_of_words()]
+            self._tables = found if len(found) > 1 else found * len(self.blocks)
 
-    @property
-    def _have_one_beta(self) -> bool:
-        return bool((self.beta == self.beta[0]).all())
-
-    def _table(self, beta: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Return the thresholds of every level and word, for even and odd numbers of neighbours.
-
-        `beta` is one for all words, or one for each.
-        """
-        n_words = WORDS if len(beta) == 1 else len(beta)
-        numbers, thresholds = self._thresholds(beta), arrays.zeros((2, LEVELS * WORDS), np.uint64)
-        thresholds.reshape(2, LEVELS, WORDS)[:, :, :n_words] = numbers
-        tables = arrays.zeros((2, FIRST * LEVELS * WORDS), np.uint32)
-        ones = (numbers[:, None] >> _PLACES) & np.uint64(1)
-        tables.reshape(2, FIRST, LEVELS, WORDS)[..., :n_words] = np.negative(ones.astype(np.uint32))
-        return tables[0], thresholds[0], tables[1], thresholds[1]
+    def _numbers_of_words(self) -> np.ndarray:
+        """Return the thresholds of all words of every block, (blocks or 1, 2, LEVELS, WORDS or 1)."""
+        if self._numbers is None:
+            if (self.beta == self.beta[0]).all():
+                self._numbers = self._thresholds(self.beta[:1])[None]
+            else:
+                betas = np.zeros(len(self.blocks) * WORDS)
+                betas[: self.n_chains // 32] = self.beta[::32]
+                self._numbers = self._thresholds(betas).reshape(2, LEVELS, -1, WORDS).transpose(2, 0, 1, 3)
+        return self._numbers
 
     def _thresholds(self, beta: np.ndarray) -> np.ndarray:
         """Return 2^64 times the probability of a move against an even or odd number of neighbours, at every level.
@@ -157,18 +150,6 @@ class MultispinChains(CoolingChains, WordChains):
         scaled = 2.0**64 * (favour if self.rule == "metropolis" else favour / (1.0 + favour))
         found: np.ndarray = np.minimum(scaled, LARGEST).astype(np.uint64)
         return found
-
-    def _numbers_of_steps(self) -> np.ndarray:
-        """Return thresholds of all words of every block, (blocks or 1, 2, LEVELS, WORDS or 1)."""
-        if self._numbers is None:
-            if self._have_one_beta:
-                self._numbers = self._thresholds(self.beta[:1])[None]
-            else:
-                betas = np.zeros((len(self.blocks), WORDS))
-                betas.reshape(-1)[: self.n_chains // 32] = self.beta[::32]
-                words = self._thresholds(betas.ravel()).reshape(2, LEVELS, *betas.shape)
-                self._numbers = words.transpose(2, 0, 1, 3)
-        return self._numbers
 
     def _sweep_block(self, k: int, first: int, n_sweeps: int) -> None:
         used, hold = self.lanes.used(k) // 32, self._held
@@ -243,7 +224,7 @@ class MultispinChains(CoolingChains, WordChains):
         if not self._fits(n_sweeps):
             return super().resample(parents, n_sweeps)
         steps = self._known_steps()
-        steps.begin(np.arange(self.n_chains) if parents is None else parents, self._numbers_of_steps())
+        steps.begin(np.arange(self.n_chains) if parents is None else parents, self._numbers_of_words())
         longest = steps.n_threads * max(1, self._longest_piece() // (self.n_units * max(1, n_sweeps)))
         for first in range(0, len(self.blocks), longest):
             if first and self._stopped():
