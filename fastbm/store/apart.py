@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import math
 import os
 import signal
 import subprocess
@@ -33,14 +34,12 @@ def call(function: Callable[[str], Any], argument: str, seconds: float) -> Any:
     Lost
         If the process crashes, or needs more than `LARGEST_MEMORY` or `seconds`.
     """
-    command = [sys.executable, "-P", "-c", f"from {__name__} import main; main()", function.__module__]
+    command = command_of(function, argument, seconds)
     # each thread of a BLAS reserves memory, of which there is little
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     environment["PYTHONPATH"] = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
     try:
-        done = subprocess.run(
-            [*command, function.__name__, argument], env=environment, timeout=seconds, capture_output=True, text=True
-        )
+        done = subprocess.run(command, env=environment, timeout=seconds, capture_output=True, text=True)
     except subprocess.TimeoutExpired:
         raise Lost(f"took more than {seconds:.0f} s and was ended") from None
     except OSError as error:
@@ -52,12 +51,20 @@ def call(function: Callable[[str], Any], argument: str, seconds: float) -> Any:
     return json.loads(done.stdout)
 
 
+def command_of(function: Callable[[str], Any], argument: str, seconds: float) -> list[str]:
+    """Return what begins the process."""
+    limit = math.ceil(seconds) + 1  # of processor time: nobody else ends it whose parent was killed
+    names = [function.__module__, function.__name__]
+    return [sys.executable, "-P", "-c", f"from {__name__} import main; main()", str(limit), *names, argument]
+
+
 def main() -> None:
     """Print what the function that the command line names returns for its argument."""
     import resource
 
-    module, name, argument = sys.argv[1:]
+    limit, module, name, argument = sys.argv[1:]
     resource.setrlimit(resource.RLIMIT_AS, (LARGEST_MEMORY, LARGEST_MEMORY))
+    resource.setrlimit(resource.RLIMIT_CPU, (int(limit), int(limit)))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with suppress(ImportError):  # where it is missing, rows that need it cannot be read
         hdf.zstd()

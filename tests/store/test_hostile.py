@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import os
+import signal
+import subprocess
 from pathlib import Path
 
 import h5py
@@ -102,6 +104,18 @@ def crash(path: str) -> None:
 def grow(path: str) -> None:
     """Take more memory than there may be."""
     np.ones(apart.LARGEST_MEMORY)
+
+
+def loop(path: str) -> None:
+    """Come to no end."""
+    while True:
+        pass
+
+
+def test_a_process_apart_that_nobody_waits_for_ends() -> None:
+    command = apart.command_of(loop, "", 0.01)
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    assert subprocess.run(command, env=environment, timeout=60).returncode == -signal.SIGKILL
 
 
 def test_what_does_not_come_to_its_end_is_ended_and_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
