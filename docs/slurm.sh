@@ -17,7 +17,7 @@ while [ $code -gt 128 ] && kill -0 $part 2>/dev/null; do # a signal ends the wai
     wait $part
     code=$?
 done
-if [ $code -eq 3 ] && [ -n "$SLURM_JOB_ID" ]; then # stopped, and can go on
+if [[ $code == 3 || $code == 143 ]] && [ -n "$SLURM_JOB_ID" ]; then # stopped, and can go on; or before it had begun
     scontrol requeue "${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID"
 fi
 exit $code

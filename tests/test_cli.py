@@ -125,7 +125,7 @@ BAD = {
     "unknown argument of a model": (SAMPLE.replace("shape", "shap"), [], ["shap", "shape"]),
     "wrong type": (SAMPLE.replace("200", '"many"'), [], ["sample.n_sweeps", "many", "int"]),
     "wrong type of a list": (SAMPLE.replace("[0.2, 0.4]", '["hot"]'), [], ["sample.beta", "hot"]),
-    "negative sweeps": (SAMPLE, ["--set", "sample.n_sweeps=-5"], ["n_sweeps must be at least 0", "-5"]),
+    "negative sweeps": (SAMPLE, ["--set", "sample.n_sweeps=-5"], ["sample.n_sweeps must be at least 0", "-5"]),
     "negative beta": (SAMPLE, ["--set", "sample.beta=-1.0"], ["beta must be at least 0", "-1"]),
     "beta that does not fit": (SAMPLE, ["--set", "sample.n_chains=15"], ["beta", "n_chains", "15"]),
     "unknown sampler": (SAMPLE, ["--set", "sample.sampler=gibs"], ["sampler", "gibs", "gibbs"]),
@@ -173,6 +173,77 @@ def test_nothing_is_replaced_unasked(capsys):
     assert call("run", file, "--out", "a.h5", "--overwrite", "-q") == 0
 
 
+@pytest.mark.parametrize("name", ["a.h5", "two  blanks.h5", "it's.h5", 'a "b".h5', "new\nline.h5", "\x1b[1m\\.h5"])
+def test_commands_that_are_told_can_be_typed(name, capsys):
+    file = write(INFER)
+    assert call("run", file, "--out", name, "-q") == 0
+    assert call("run", file, "--out", name, "-q") == 2
+    captured = capsys.readouterr()
+    assert captured.err.count("\n") == 1 and captured.err[:-1].isprintable() and "\x1b" not in captured.out
+    command = captured.err.partition("Continue it with ")[2].partition(" or pass --overwrite")[0]
+    told = subprocess.run(["bash", "-c", f"printf '%s\\0' {command}"], capture_output=True, check=True).stdout
+    assert told == f"fastbm\0resume\0{name}\0".encode()
+
+
+@pytest.mark.filterwarnings("default:a.png exists")
+def test_a_picture_that_is_in_the_way_does_not_undo_a_run(capsys):
+    pytest.importorskip("matplotlib")
+    Path("a.png").write_text("mine")
+    assert call("run", write(INFER), "--out", "a.h5", "-q") == 0
+    printed = capsys.readouterr()
+    assert [line.split()[0] for line in printed.out.splitlines()[-3:]] == ["run", "picture", "took"]
+    assert printed.err.startswith("fastbm: warning: a.png exists and is no picture of fastbm.")
+    assert Path("a.png").read_text() == "mine"
+
+
+def test_a_run_that_another_took_the_place_of_is_told(capsys, monkeypatch):
+    from fastbm.report import tables
+
+    finish = tables.finish
+
+    def late(out, seconds, stop):
+        bm.sample(bm.models.ising((3, 3)), n_sweeps=10**9, max_seconds=0.0, out=out, overwrite=True)
+        finish(out, seconds, stop)
+
+    monkeypatch.setattr(tables, "finish", late)
+    assert call("run", write(INFER), "--out", "a.h5", "-q") == 2
+    assert "fastbm: a.h5 was replaced: another process has begun a run there." in capsys.readouterr().err
+
+
+NOWHERE, LONG = "~nobody-of-that-name/x.h5", "x" * 300
+CAMPAIGN = SAMPLE + '[grid]\n"sample.seed" = [1]\n'
+PATHS = [
+    (SAMPLE, ["show", NOWHERE], "must name a home folder that there is; got '~nobody"),
+    (SAMPLE, ["show", ""], "must name a file or a folder; got ''"),
+    (SAMPLE, ["run", "run.toml", "--out", NOWHERE], "must name a home folder that there is"),
+    (SAMPLE, ["run", "run.toml", "--out", LONG], "File name too long"),
+    (SAMPLE, ["run", "run.toml", "--set", f"store.out={NOWHERE}"], "store.out must name a home folder"),
+    (SAMPLE, ["run", "run.toml", "--set", 'store.out=""'], "store.out must name a file or a folder; got ''"),
+    (CAMPAIGN, ["run", "run.toml", "--set", f"campaign.out={NOWHERE}"], "campaign.out must name a home folder"),
+    (CAMPAIGN, ["run", "run.toml", "--set", 'campaign.out=""'], "campaign.out must name a file or a folder; got ''"),
+    (CAMPAIGN, ["run", "run.toml", "--set", 'campaign.out="a\\u0000b"'], "campaign.out must not hold a zero character"),
+    (CAMPAIGN, ["run", "run.toml", "--out", LONG], "File name too long"),
+]
+
+
+@pytest.mark.parametrize(("text", "words", "told"), PATHS, ids=range(len(PATHS)))
+def test_paths_that_name_nothing_are_one_line(text, words, told, capsys):
+    write(text)
+    assert call(*words) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and told in error
+    assert [path.name for path in Path().iterdir()] == ["run.toml"]
+
+
+def test_the_table_of_a_campaign_replaces_no_other_file(capsys):
+    assert call("run", write(CAMPAIGN), "--out", "camp", "-q") == 0
+    Path("empty.csv").touch()
+    for name, code in (("empty.csv", 0), ("empty.csv", 0), ("run.toml", 2), (".", 2)):
+        assert call("table", "camp", "--out", name) == code
+    assert "run.toml exists and is no table of fastbm. Nothing was changed." in capsys.readouterr().err
+    assert "[sample]" in Path("run.toml").read_text()
+
+
 @pytest.mark.parametrize(
     "words", [("run", "gone.toml"), ("show", "gone.h5"), ("plot", "gone.h5"), ("resume", "gone.h5")]
 )
@@ -182,6 +253,7 @@ def test_a_missing_file_is_bad_input(words, capsys):
 
 
 def test_compare_takes_comparisons_only(capsys):
+    Path("run.h5").touch()
     assert call("compare", write(SAMPLE)) == 2
     assert "[compare]" in capsys.readouterr().err
 

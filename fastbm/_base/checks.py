@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import errno
 import functools
 import math
 import numbers
@@ -30,6 +31,7 @@ ELSEWHERE = {
     "num_reads": ("n_chains", "Reads are chains here: n_chains."),
     "n_samples": ("n_sweeps", "Each of n_chains chains gives n_sweeps // thin samples: set n_sweeps."),
 }
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 LARGEST_COUNT = 2**53  # which floats hold exactly too, and no run comes near
 _of_thread = local()  # what it keeps of warnings, where it does
 
@@ -44,6 +46,11 @@ class StorageError(OSError):
     """
 
     resumable = False
+
+
+def is_full(error: BaseException | None) -> bool:
+    """Return whether an error, or what it came of, is that of a disk that is full."""
+    return isinstance(error, OSError) and (error.errno in _FULL or is_full(error.__cause__))
 
 
 class DamagedRun(StorageError):
@@ -175,6 +182,18 @@ def path(argument: str, value: Any) -> str:
     if not isinstance(text, str):
         raise TypeError(f"{argument} must be text or a Path; got {value!r} ({type(value).__name__}).")
     return text
+
+
+def place(argument: str, value: Any) -> Path:
+    """Return a path with a home folder filled in; one that can name nothing is refused."""
+    text = path(argument, value)
+    if not text:
+        raise ValueError(f"{argument} must name a file or a folder; got {text!r}. Leave it out, or name one.")
+    if "\0" in text:
+        raise ValueError(f"{argument} must not hold a zero character; got {text!r}.")
+    if (found := os.path.expanduser(text)).startswith("~"):
+        raise ValueError(f"{argument} must name a home folder that there is; got {text!r}. Write the whole path.")
+    return Path(found)
 
 
 def any_array(argument: str, value: Any) -> np.ndarray:

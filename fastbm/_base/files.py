@@ -24,8 +24,8 @@ _PIECE = 1 << 20
 _HEAD = 4096  # bytes in which a picture or a page says what made it
 
 
-def refuse_foreign(path: Path, mark: bytes, what: str) -> None:
-    """Refuse to replace what was not made here: a file that is not empty and lacks the `mark` at its beginning.
+def refuse_foreign(path: Path, what: str, *marks: bytes) -> None:
+    """Refuse to replace what was not made here: a file that is not empty and has none of the `marks` at its beginning.
 
     Raises
     ------
@@ -36,7 +36,7 @@ def refuse_foreign(path: Path, mark: bytes, what: str) -> None:
     if path.is_file():
         with open(path, "rb") as file:
             head = file.read(_HEAD)
-        if not head or mark in head:
+        if not head or any(mark in head for mark in marks):
             return
     raise StorageError(f"{path} exists and is no {what} of fastbm. Nothing was changed. Move it or write elsewhere.")
 
@@ -51,7 +51,7 @@ def write_whole(path: Path, data: bytes | memoryview) -> None:
     StorageError
         If the disk refuses; nothing is changed and nothing left then.
     """
-    aside = path.with_name(f".{path.name[:100]}.{secrets.token_hex(8)}.tmp")
+    aside = path.parent / f".{path.name[:100]}.{secrets.token_hex(8)}.tmp"  # also of ".", which has no name
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle = os.open(aside, NEW, 0o666)

@@ -1,7 +1,9 @@
-"""One line for what holds many numbers: names, numbers, and shapes in place of arrays."""
+"""One line for what is shown: of what holds many numbers names and shapes, of texts and paths what prints."""
 
 from __future__ import annotations
 
+import os
+import shlex
 from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
@@ -15,6 +17,24 @@ def brief(what: Any) -> str:
         what._asdict() if hasattr(what, "_asdict") else {one.name: getattr(what, one.name) for one in fields(what)}
     )
     return f"<{type(what).__name__}: {', '.join(f'{name} {_told(value)}' for name, value in named.items())}>"
+
+
+def printable(what: object) -> str:
+    """Return a text in one line that no terminal obeys: what does not print, as newlines, is written as Python does."""
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in str(what))
+
+
+def shell_word(path: str | os.PathLike[str]) -> str:
+    """Return a path as it is typed into a shell, in one line; what does not print by its bytes, as bash and zsh do."""
+    if (text := os.fspath(path)).isprintable():
+        return shlex.quote(text)
+    return f"$'{''.join(map(_in_shell, text))}'"
+
+
+def _in_shell(letter: str) -> str:
+    if letter.isprintable():
+        return f"\\{letter}" if letter in "\\'" else letter
+    return "".join(f"\\x{byte:02x}" for byte in os.fsencode(letter))
 
 
 def _told(value: Any) -> str:

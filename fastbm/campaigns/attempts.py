@@ -28,6 +28,8 @@ class Attempts:
         The shard's file; the text lies beside it.
     """
 
+    _handle = -1
+
     def __init__(self, shard: str | os.PathLike[str]) -> None:
         self._path = path_of(shard)
         self.deaths = read(self._path)
@@ -42,8 +44,9 @@ class Attempts:
         return True
 
     def leave(self) -> None:
-        """Note that the process leaves the shard in order."""
-        self._note(LEFT)
+        """Note that the process leaves the shard in order, where the disk lets it."""
+        with suppress(OSError):
+            self._note(LEFT)
 
     def end(self) -> None:
         """Take the text away: no cell is left that may kill anyone."""
@@ -75,5 +78,5 @@ def read(path: Path) -> Counter[str]:
         lines = path.read_text(encoding="ascii", errors="replace").splitlines()
     except OSError:
         return Counter()
-    followed = zip(lines, [*lines[1:], STARTED], strict=True)
+    followed = zip(lines, [*lines[1:], STARTED], strict=False)  # none of a file that a full disk left empty
     return Counter(line for line, after in followed if after == STARTED and line not in (STARTED, LEFT))

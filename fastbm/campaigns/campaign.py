@@ -18,7 +18,7 @@ from .generations import GRID, LONGER, RETRY, Generation, read_all
 from .settled import again
 from .status import Shards, Status, read_rows, status
 from .table import Table
-from .task import FAILED, length_of, parsed
+from .task import FAILED, length_of, parsed, tables_of, try_out
 
 
 class Campaign:
@@ -147,12 +147,34 @@ class Campaign:
         if factor == 1.0:
             raise ValueError("factor must be above 1: how much longer the cells become.")
         before, ids = self.factors, self.unconverged
-        name, verb = length_of(self.verb), self.verb
-        there = name in self.generations[-1].base.get(verb, {})
-        if not there and any(f"{verb}.{name}" not in keys for keys in map(self.keys_of, ids)):
-            raise ValueError(f"cells can be made longer where {verb}.{name} stands in the file, which it does not.")
-        self._begin_again(LONGER, ids, {one: before.get(one, 1.0) * factor for one in ids})
+        factors = {one: before.get(one, 1.0) * factor for one in ids}
+        self._check_lengths(factors)
+        self._begin_again(LONGER, ids, factors)
         return self.resume(**options)
+
+    def _check_lengths(self, factors: Mapping[str, float]) -> None:
+        """Refuse factors that no run can be longer by, before anything is settled: rows that are good stay so.
+
+        The longest one is tried, unless it has a file, which memory need not hold.
+        """
+        spec = {"verb": self.verb, "base": self.generations[-1].base}
+        key = f"{self.verb}.{(name := length_of(self.verb))}"
+        lengths: list[tuple[float, Mapping[str, Any]]] = []
+        for cell in self._shards.cells:
+            if (times := factors.get(cell["id"])) is None:
+                continue
+            length = tables_of(spec, cell)[self.verb].get(name)
+            if length is None:
+                raise ValueError(f"cells can be made longer where {key} stands in the file, which it does not.")
+            if length * times > checks.LARGEST_COUNT:
+                raise ValueError(
+                    f"factor must leave {key} at most {checks.LARGEST_COUNT}; it would be {length * times:.3g} where "
+                    f"it is {length}. Name a smaller one."
+                )
+            lengths.append((length * times, cell))
+        if lengths and self.keep == "summary":
+            _, longest = max(lengths, key=lambda one: one[0])
+            try_out(spec | {"factor": factors[longest["id"]]}, longest)
 
     def _begin_again(self, why: str, ids: list[str], factors: Mapping[str, float]) -> None:
         """Write down that cells are to be computed again, but for those that are to be in any case."""
@@ -176,7 +198,7 @@ def open_campaign(path: str | os.PathLike[str]) -> Campaign:
     StorageError
         If there is none, or its beginning makes no sense.
     """
-    folder = Path(path).expanduser()
+    folder = checks.place("path", path)
     if not (found := read_all(folder)):
         raise StorageError(f"{path} holds no campaign (no generation-0000.json).")
     return Campaign(folder, found)

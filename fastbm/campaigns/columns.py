@@ -11,6 +11,7 @@ import numpy as np
 
 NOTHING = type(None)
 LARGEST = 1 << 63
+ERROR = "_error"  # in names of columns
 
 
 def array_of(values: Sequence[Any]) -> np.ndarray:
@@ -25,6 +26,13 @@ def array_of(values: Sequence[Any]) -> np.ndarray:
     found = np.empty(len(values), object)
     found[:] = [hashable(value) for value in values]
     return found
+
+
+def column_of(name: str, values: Sequence[Any]) -> np.ndarray:
+    """Return a named column of rows as an array; errors are numbers also where none of them is known."""
+    found = array_of(values)
+    floats = numbers(found) if ERROR in name else None
+    return found if floats is None else floats
 
 
 def hashable(value: Any) -> Any:

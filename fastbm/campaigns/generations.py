@@ -17,6 +17,9 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from .._base import checks
 from .._base.arithmetic import arithmetic
 from .._base.checks import StorageError
 from .._base.versions import package_version
@@ -27,7 +30,7 @@ from .grid import NO_NUMBER, Plan
 
 FORMAT = 1
 N_SHARDS = 32  # unless told: work for as many workers, and few files
-GRID, RETRY, LONGER = "grid", "retry", "longer"  # why a generation was begun
+WHY = GRID, RETRY, LONGER = "grid", "retry", "longer"  # why a generation was begun; the first one for a grid
 VERSIONED = ("fastbm", "numpy", "numba")
 NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 MOST_NAMED = 8  # keys that differ
@@ -114,6 +117,8 @@ def read_all(folder: Path) -> list[Generation]:
         names = sorted(match.group() for name in os.listdir(folder) if (match := _NAME.fullmatch(name)))
     except (FileNotFoundError, NotADirectoryError):
         return []
+    except OSError as error:
+        raise StorageError(f"{folder} cannot be read: {error.strerror or error}. Name another folder.") from None
     found = [_read(folder / name) for name in names]
     for k, generation in enumerate(found):
         if generation.number != k:
@@ -130,11 +135,14 @@ def _read(path: Path) -> Generation:
         found = json.loads(path.read_text(encoding="utf-8"))
         if (number := found.pop("format")) > FORMAT:
             raise StorageError(f"{path} has format {number}; this fastbm reads up to {FORMAT}. Install a later one.")
-        tuples = {name: tuple(found[name]) for name in ("shards", "ids")}
-        return Generation(**{**found, **tuples, "axes": tuple(map(tuple, found["axes"]))})
+        generation = msgspec.convert(found, Generation)
+        checks.choice("why", generation.why, WHY if generation.number else WHY[:1])
+        tables = generation.tables
+        msgspec.convert([tables["grid"], tables["campaign"], *tables.get("zip", ())], list[dict[str, Any]])
+        return generation
     except StorageError:
         raise
-    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, msgspec.ValidationError) as error:
         raise StorageError(f"{path} makes no sense: {error}. Restore a copy of it.") from None
 
 
@@ -152,9 +160,8 @@ def add(folder: Path, generation: Generation) -> bool:
             disk.close(handle)
         return _named(temporary, path)
     except OSError as error:
-        raise StorageError(
-            f"cannot write {folder}: {error.strerror or error}. Nothing was begun. Write elsewhere."
-        ) from error
+        way = "changed. Mend that, then try again" if generation.number else "begun. Write elsewhere"
+        raise StorageError(f"cannot write {folder}: {error.strerror or error}. Nothing was {way}.") from error
 
 
 def _named(temporary: Path, path: Path) -> bool:

@@ -282,10 +282,20 @@ def _values(table: str, key: str, given: Any) -> list[Any]:
         raise ValueError(f"[{table}] {key} has no values, so that the campaign has no cells.")
     seen: set[str] = set()
     for value in found:
-        if (text := _text(f"[{table}] {key}", value)) in seen and table == "grid":
+        _text(f"[{table}] {key}", value)
+        if (text := _written(_by_value(value))) in seen and table == "grid":
             raise ValueError(f"[grid] {key} has {value!r} twice. Each value makes cells of its own.")
         seen.add(text)
     return found
+
+
+def _by_value(value: Any) -> Any:
+    """Return a value of which 1 and 1.0 are the same."""
+    if isinstance(value, dict):
+        return {name: _by_value(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return list(map(_by_value, value))
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _text(name: str, value: Any) -> str:

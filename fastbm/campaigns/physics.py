@@ -8,7 +8,7 @@ import numpy as np
 
 from .. import diagnostics
 from ..runs.sample.convergence import groups, independent_families, judge, least_ess, watched_names
-from ..runs.sample.errors import across_chains, observable_error, observable_errors
+from ..runs.sample.errors import across_chains, energy_error, observable_error, observable_errors
 from ..runs.sample.physics import averages_at, n_clamped_patterns
 from ..runs.sample.relaxation import of_chains
 from ..runs.sample.run import SampleRun
@@ -18,8 +18,8 @@ from ..runs.sample.valleys import is_even
 Columns = dict[str, Any]
 RELAXING = ("energy", "energy_error", "correlation", "correlation_error")
 Recorded = dict[str, Series]
-# what an unseen state may change by as much as it is
-BY_VALUE = frozenset({"energy", "energy_square", "structure_factor", "overlap_structure_factor"})
+# of which it is not known by how much an unseen state may differ
+OF_NO_FLIP = frozenset({"energy_square", "structure_factor", "overlap_structure_factor"})
 OWN = ("magnetisation", "overlap", "structure_factor", "overlap_structure_factor")  # of these more is told than means
 # order parameter, structure factor, and what the correlation length over the size of the lattice is called
 LENGTHS = (
@@ -65,8 +65,11 @@ def _of_chains(run: SampleRun) -> Columns:
 
 def _means(run: SampleRun, at: At, series: Recorded, done: frozenset[str] = frozenset()) -> Columns:
     """Return means and their errors at one temperature, but for those that are done."""
-    e = at.energy / run._start.n_units
-    of_chains: dict[str, np.ndarray] = {"energy": e, "energy_square": e * e}
+    n_units, found = run._start.n_units, {}
+    if "energy" not in done:
+        error = energy_error(run, at.energy, at.beta)
+        found = {"energy": float(at.energy.mean()) / n_units, "energy_error": error / n_units}
+    of_chains: dict[str, np.ndarray] = {"energy_square": (at.energy / n_units) ** 2}
     of_pairs: dict[str, np.ndarray] = {}
     if (m := series["magnetisation"].at(at)) is not None:
         square = m * m
@@ -77,8 +80,8 @@ def _means(run: SampleRun, at: At, series: Recorded, done: frozenset[str] = froz
     for of_these, (_, name, _) in zip((of_chains, of_pairs), LENGTHS, strict=True):
         if (s_k := series[name].at(at)) is not None and s_k.shape[1]:
             of_these[name] = s_k
-    flip = 2.0 / run._start.n_units
-    return _of_series(of_chains, flip, done) | _of_series(of_pairs, flip, done)
+    flip = 2.0 / n_units
+    return found | _of_series(of_chains, flip, done) | _of_series(of_pairs, flip, done)
 
 
 def _of_lattice(run: SampleRun, series: Recorded) -> Columns:
@@ -101,11 +104,11 @@ def _lengths(at: At, series: Recorded, lattice: Columns) -> Columns:
 
 
 def _of_series(series: dict[str, np.ndarray], flip: float, done: frozenset[str]) -> Columns:
-    """Return means and errors of series of one shape; an unseen state is off by `flip`, or by the value itself."""
+    """Return means and errors of series of one shape; an unseen state is off by `flip`, where that is known."""
     names = [name for name in series if name not in done]
     values, found = [series[name] for name in names], {}
     means = [float(one.mean()) for one in values]
-    scales = [(abs(mean) or 1.0) if name in BY_VALUE else flip for name, mean in zip(names, means, strict=True)]
+    scales = [None if name in OF_NO_FLIP else flip for name in names]
     for name, mean, error in zip(names, means, observable_errors(values, scales), strict=True):
         found[name], found[f"{name}_error"] = mean, error
     return found
@@ -140,8 +143,7 @@ def _of_relaxation(run: SampleRun) -> Columns:
         found |= {f"{name}{at}": float(getattr(last, name)[-1]) for name in RELAXING}
     for name in run.observables if len(together) == 1 else ():
         if name in watched_names(run):
-            values = run.observables[name][-1:]
-            mean, error = across_chains(values, float(np.abs(values).max()) or 1.0)
+            mean, error = across_chains(run.observables[name][-1:])
             found[name], found[f"{name}_error"] = float(mean[0]), float(error[0])
     return found
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from .._base import checks
 from . import averages, export
-from .columns import array_of, hashable, label_of, numbers
+from .columns import array_of, column_of, hashable, label_of, numbers
 from .crossing import Crossing, Curve, crossings
 from .row import AT
 
@@ -67,7 +67,7 @@ class Table:
         names = list(dict.fromkeys(name for of_grid, _ in both for name in of_grid))
         others = dict.fromkeys(name for _, row in both for name in row)
         columns = {name: array_of([of_grid.get(name) for of_grid, _ in both]) for name in names}
-        columns |= {name: array_of([row.get(name) for _, row in both]) for name in others if name not in columns}
+        columns |= {name: column_of(name, [row.get(name) for _, row in both]) for name in others if name not in columns}
         return cls(columns, names, axes)
 
     def __len__(self) -> int:

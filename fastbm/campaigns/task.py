@@ -191,6 +191,14 @@ def tables_of(spec: Mapping[str, Any], cell: Mapping[str, Any]) -> dict[str, Any
     return found
 
 
+def try_out(spec: Mapping[str, Any], cell: Mapping[str, Any]) -> None:
+    """Refuse a cell as its verb does before it begins: it is called with a stop that is asked for already."""
+    stop = Stop(())
+    stop.requested = "a trial"
+    with suppress(Interrupted):
+        file.call(tables_of(spec, cell), spec["verb"])(threads=1, progress=False, stop=stop)
+
+
 def changes(base: Mapping[str, Any], keys: Mapping[str, Any], tables: Mapping[str, Any]) -> dict[str, Any]:
     """Return what must be set in the base besides the keys for tables to come out: of `tables_of` the reverse."""
     found: dict[str, Any] = {}

@@ -125,11 +125,10 @@ def folder_of(plan: grid.Plan, out: str | Path | None) -> Path:
     """Return where a campaign goes."""
     if out is not None and not isinstance(out, (str, os.PathLike)):
         raise TypeError(f"out must be a path; got {out!r} ({type(out).__name__}).")
-    name = os.fspath(out) if out is not None else plan.settings.out
-    if not name:
+    if out is None and not plan.settings.out:
         raise ValueError("a campaign needs a folder: campaign.out, or out=...")
-    folder = Path(name).expanduser()
-    if folder.exists() and not folder.is_dir():
+    folder = checks.place("campaign.out", plan.settings.out) if out is None else checks.place("out", out)
+    if os.path.exists(folder) and not folder.is_dir():
         raise StorageError(f"{folder} is no folder. A campaign is one: name another.")
     return folder
 
@@ -245,7 +244,9 @@ def _ended(folder: Path, left: Left, stop: Stop, part: Any, n_left: int, n_shard
     found = open_campaign(folder)
     if left.failed:
         texts = "; ".join(text.rstrip(".") for text in left.failed[:MOST_TEXTS])
-        raise StorageError(f"{folder}: {texts}. Of {n_shards} shards {n_left} are left: mend this, then resume.")
+        error = StorageError(f"{folder}: {texts}. Of {n_shards} shards {n_left} are left: mend this, then resume.")
+        error.resumable = left.full
+        raise error
     if n_left and stop.requested:
         text = f"stopped by {stop.requested} after cell {found.status.done} of {len(found)}; nothing is lost."
         raise Interrupted(text, found)

@@ -1,7 +1,12 @@
-"""The verbs on the command line. Exit codes: 0 done, 2 bad input, 3 stopped and resumable, 1 anything else."""
+"""The verbs on the command line.
+
+Exit codes: 0 done, 2 bad input, 3 stopped and resumable, 128 and a signal's number stopped by it with nothing left to
+resume, 1 anything else.
+"""
 
 from __future__ import annotations
 
+import ast
 import gc
 import re
 import signal
@@ -14,11 +19,13 @@ from typing import Any
 import typer
 
 from .._base.checks import ConvergenceWarning, DamagedRun, StorageError
+from .._base.shown import printable, shell_word
 from . import campaigns as campaigns, runs as runs, shared
 from .shared import BAD_INPUT, DONE, FAILED, STOPPED, Stopped, app
 
-INTERRUPTED = 130  # as shells have it
+INTERRUPTED = shared.BY_SIGNAL + signal.SIGINT
 COLLECT_FROM = 500_000  # objects
+_CALL = re.compile(r"""fastbm\.(resume|open)\(('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")\)""")
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -88,7 +95,7 @@ def _is_of_output(error: BaseException) -> bool:
 
 def _in_words_of_the_command_line(text: str) -> str:
     """Reword a text for the command line: commands and flags in place of calls and arguments."""
-    text = re.sub(r"""fastbm\.(resume|open)\(["']([^"']+)["']\)""", r"fastbm \1 \2", text)
+    text = _CALL.sub(lambda call: f"fastbm {call[1]} {shell_word(ast.literal_eval(call[2]))}", text)
     text = text.replace("trust=True (on the command line --trust)", "--trust of show, plot and watch")
     return text.replace("pass overwrite=True", "pass --overwrite").replace("fastbm open", "fastbm show")
 
@@ -98,10 +105,10 @@ def _show_warning(
 ) -> None:
     """Print a warning as one line, without the place in the code where it was raised."""
     with suppress(OSError):
-        typer.echo(f"fastbm: warning: {' '.join(str(message).split())}", err=True)
+        typer.echo(f"fastbm: warning: {printable(message)}", err=True)
 
 
 def _print_error(text: str, code: int) -> int:
     with suppress(OSError):
-        typer.echo(f"fastbm: {' '.join(text.split())}", err=True)
+        typer.echo(f"fastbm: {printable(text)}", err=True)
     return code

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from .. import __version__
+from .._base.shown import printable
 from .shared import (
     BAD_INPUT,
     FAILED,
@@ -228,7 +229,7 @@ def report(
     from ..report.page import write_page
 
     place, whole = write_page(out, page, trust=trust)
-    typer.echo(f"page     {place}")
+    typer.echo(f"page     {printable(place)}")
     if not whole:
         raise Stopped(f"{out} is damaged; the page shows what is whole.", FAILED)
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import shlex
+import signal
 import time
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from .._base.checks import Interrupted
+from .._base.checks import Interrupted, place
+from .._base.shown import shell_word
 from ..runs.stop import SIGNALS, Broken, Stop, Unshown, process_age
 
 DONE, FAILED, BAD_INPUT, STOPPED = 0, 1, 2, 3
+BY_SIGNAL = 128  # and its number, as shells have it: nothing is left to go on with
 
 alone = False  # whether the process is this command and nothing else
 
@@ -28,7 +30,10 @@ app = typer.Typer(
 
 def path_of(text: str) -> Path:
     """Return a path with its home folder filled in; shells leave ``--out=~/run.h5`` as it is."""
-    return Path(text).expanduser()
+    try:
+        return place("a path", text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
 
 
 File = Annotated[
@@ -98,25 +103,26 @@ class Stopped(Exception):
         self.code = code
 
 
-def stoppable(name: str, place: Path, *arguments: Any, **options: Any) -> None:
+def stoppable(name: str, what: Path, *arguments: Any, **options: Any) -> None:
     """Call a function of the report on a file to run or a run; if it is stopped, name the command that continues."""
     stop = Stop(SIGNALS, alone=alone, began=time.monotonic() - process_age() if alone else None)
     try:
         with stop, stop.breaking():
             if name == "run_file" and not options["overwrite"]:
-                _refuse_existing(place, arguments[0], options["out"])
-            if text := _function(name)(place, *arguments, stop=stop, **options):
+                _refuse_existing(what, arguments[0], options["out"], options.get("only"))
+            if text := _function(name)(what, *arguments, stop=stop, **options):
                 raise Stopped(text, FAILED)
     except Interrupted as stopped:
         path = None if stopped.run is None else stopped.run.path
-        raise Stopped(stopped.reason + _way_on(path)) from None
+        raise Stopped(stopped.reason + _way_on(path), _code_of(stop) if path is None else STOPPED) from None
     except Unshown as stopped:
         raise Stopped(str(stopped), FAILED) from None
     except Broken:
         resuming = name != "run_file"
         shown = "before it went on; nothing is lost." if resuming else "before anything was begun."
         more = f" --extend {n}" if (n := options.get("extend_by")) else ""  # nothing of it is in the file yet
-        raise Stopped(f"stopped by {stop.requested} {shown}{_way_on(place if resuming else None)}{more}") from None
+        text = f"stopped by {stop.requested} {shown}{_way_on(what if resuming else None)}{more}"
+        raise Stopped(text, STOPPED if resuming else _code_of(stop)) from None
     except KeyboardInterrupt:
         raise Stopped("stopped at once; what was committed is kept.") from None
 
@@ -132,12 +138,18 @@ def _function(name: str) -> Any:
     return getattr(tables, name)
 
 
-def _refuse_existing(file: Path, changes: list[str], out: Path | None) -> None:
+def _refuse_existing(file: Path, changes: list[str], out: Path | None, only: str | None) -> None:
     """Refuse what would be refused in any case, before a second goes by with imports."""
     from ..runs.toml import ready, text
 
-    text.refuse_existing(ready.find(file), changes, out)
+    text.refuse_existing(ready.find(file), changes, out, only)
+
+
+def _code_of(stop: Stop) -> int:
+    """Return the exit code of a command that was stopped and has left nothing to go on with."""
+    number = signal.Signals.__members__.get(stop.requested)
+    return FAILED if number is None else BY_SIGNAL + number
 
 
 def _way_on(path: Any) -> str:
-    return "" if path is None else f" Go on with: fastbm resume {shlex.quote(str(path))}"
+    return "" if path is None else f" Go on with: fastbm resume {shell_word(path)}"

@@ -13,6 +13,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from .._base import checks
+from .._base.files import refuse_foreign
+from .._base.shown import printable
 from ..campaigns import verb
 from ..campaigns.averages import RATIOS
 from ..campaigns.campaign import Campaign, open_campaign
@@ -75,7 +77,7 @@ def show_status(folder: Path) -> None:
     table = Table(show_header=False, box=None, pad_edge=False)
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
-    table.add_row("campaign", escape(str(folder)))
+    table.add_row("campaign", escape(printable(folder)))
     for name, value in open_campaign(folder).status.rows():
         table.add_row(name, value)
     console.print(table)
@@ -87,7 +89,7 @@ def show(folder: Path) -> None:
     table = Table(show_header=False, box=None, pad_edge=False)
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
-    table.add_row("campaign", escape(str(folder)))
+    table.add_row("campaign", escape(printable(folder)))
     table.add_row("cells are", f"runs of {found.verb}; kept: {found.keep}")
     for one in found.generations:
         factor = f", {one.factor:g} times as long" if one.factor != 1 else ""
@@ -159,8 +161,9 @@ def write_table(folder: Path, out: Path | None) -> None:
     if out is None:
         found.to_csv(sys.stdout)
         return
+    refuse_foreign(out, "table", *(f"{key},".encode() for key in found.keys))
     found.to_csv(out)
-    Console(highlight=False).print(f"table    {out}", soft_wrap=True, markup=False)
+    Console(highlight=False).print(f"table    {printable(out)}", soft_wrap=True, markup=False)
 
 
 def draw(folder: Path, picture: Path | None, x: str | None, y: str | None, group: str | None) -> None:
@@ -174,4 +177,4 @@ def draw(folder: Path, picture: Path | None, x: str | None, y: str | None, group
         place = plot_campaign(found.table, picture or folder / "campaign.png", x, y, group)
     except KeyError as error:
         raise ValueError(str(error.args[0])) from None
-    Console(highlight=False).print(f"picture  {place}", soft_wrap=True, markup=False)
+    Console(highlight=False).print(f"picture  {printable(place)}", soft_wrap=True, markup=False)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import base64
 import io
 import json
-import shlex
 import warnings
 from collections.abc import Mapping
 from contextlib import suppress
@@ -20,6 +19,7 @@ from typing import Any
 from .._base import html
 from .._base.checks import StorageError
 from .._base.files import refuse_foreign, write_whole
+from .._base.shown import shell_word
 from ..diagnostics.jackknife import Estimate
 from ..inference.comparison import Comparison
 from ..runs.begin import run_of
@@ -65,7 +65,7 @@ def write_page(out: Path, place: Path | None, *, trust: bool = False) -> tuple[P
         If there is a file that is no page of fastbm, there is no run, or the disk refuses.
     """
     path = out.with_suffix(".html") if place is None else place
-    refuse_foreign(path, GENERATOR.encode(), "page")
+    refuse_foreign(path, "page", GENERATOR.encode())
     whole = True
     try:
         text = page(open_reader(out, trust=trust))
@@ -174,7 +174,7 @@ def _repeat(run: Run) -> str:
     settings = settings if len(settings) < 20_000 else settings[:20_000] + "\n..."
     whole = f"<details><summary>All settings as they were resolved</summary><pre>{escape(settings)}</pre></details>"
     if run.path is not None:
-        name = shlex.quote(str(run.path))
+        name = shell_word(run.path)
         checks = f"<code>fastbm show {escape(name)}</code>, <code>fastbm verify {escape(name)}</code>"
         parts.append(f"<p>Look again: {checks}; in Python <code>bm.open({escape(repr(str(run.path)))})</code></p>")
     return _section("How to repeat it", "".join([*parts, whole]))

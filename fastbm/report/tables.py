@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -17,6 +16,7 @@ from rich.table import Table
 
 from .._base import checks
 from .._base.checks import StorageError
+from .._base.shown import printable, shell_word
 from ..runs.begin import merge, open as open_run, resume, run_of
 from ..runs.extend import extend
 from ..runs.run import Run
@@ -62,7 +62,7 @@ def run_file(
         common = {"threads": threads, "quiet": quiet, "max_seconds": max_seconds, "stop": stop, "exact": exact}
         return run_campaign(tables, output_folder(tables, file, out), campaign=campaign or {}, **common)
     if is_of_campaign(tables):
-        raise ValueError(f"{file} describes a campaign of many runs. Run it with: fastbm run {shlex.quote(str(file))}")
+        raise ValueError(f"{file} describes a campaign of many runs. Run it with: fastbm run {shell_word(file)}")
     said = campaign or {}
     verb = config.check(tables)
     if only not in (None, verb):
@@ -124,7 +124,8 @@ def resume_run(
             common = {"threads": threads, "exact": exact, "data": data, "holdout": holdout, "stop": stop}
             continue_run(out, progress=not quiet, **common, **executor)
         if done:
-            Console().print(f"{out} is finished; there was nothing left to do.", highlight=False)
+            text = f"{printable(out)} is finished; there was nothing left to do."
+            Console(highlight=False).print(text, markup=False)
         finish(out, time.perf_counter() - started, stop)
 
 
@@ -133,7 +134,7 @@ def list_ready(folder: Path | None) -> None:
     console = Console(highlight=False)
     if folder is not None:
         places = ready.copy_to(folder)
-        console.print(f"{len(places)} files in {folder}", markup=False)
+        console.print(f"{len(places)} files in {printable(folder)}", markup=False)
         return
     table = Table(show_header=False, box=None, pad_edge=False)
     table.add_column(style="bold", no_wrap=True)
@@ -149,7 +150,8 @@ def merge_run(out: Path) -> None:
     parts = Path(str(out).removesuffix(".parts") + ".parts")
     there = parts.exists()
     run = merge(out)
-    Console().print(f"{run.path} is {'merged' if there else 'one file already'}.", highlight=False)
+    text = f"{printable(run.path)} is {'merged' if there else 'one file already'}."
+    Console(highlight=False).print(text, markup=False)
 
 
 def finish(out: Path, seconds: float, stop: Stop) -> None:
@@ -165,11 +167,13 @@ def finish(out: Path, seconds: float, stop: Stop) -> None:
     except KeyboardInterrupt:
         if run.finished:
             message = f"{out} is finished; only its table and picture were cut short."
-            raise Unshown(f"{message} See: fastbm plot {shlex.quote(str(out))}") from None
+            raise Unshown(f"{message} See: fastbm plot {shell_word(out)}") from None
     except OSError:  # where the table of a stopped run cannot be shown, its exit code still tells that it can go on
         if run.finished:
             raise
     if not run.finished:
+        if not stop.requested:  # nothing has stopped ours
+            raise StorageError(f"{out} was replaced: another process has begun a run there. Write elsewhere: --out.")
         raise checks.Interrupted(f"{stop.message} nothing is lost.", run)
 
 
@@ -181,8 +185,11 @@ def _show_finished(run: Run, out: Path, seconds: float) -> None:
         files["picture"] = str(draw_picture(run, out.with_suffix(".png")))
     except ImportError as error:
         files["picture"] = f"none: {error}"
+    except StorageError as error:  # the run is done all the same
+        checks.warn(str(error), UserWarning)
+        files["picture"] = "none"
     for name, place in files.items():
-        console.print(f"{name:<8} {place}", soft_wrap=True, markup=False)
+        console.print(f"{name:<8} {printable(place)}", soft_wrap=True, markup=False)
     console.print(f"{'took':<8} {seconds:.1f} s")
 
 
@@ -209,7 +216,7 @@ def _show(console: Console, reader: Reader) -> None:
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
     for name, value in run.summary().items():
-        table.add_row(name, escape(format_value(value)))
+        table.add_row(escape(printable(name)), escape(printable(format_value(value))))
         if name == "finished":
             table.add_row("state", escape(f"{status.state}: {status.text}"))
             if status.command:
@@ -262,7 +269,7 @@ def draw(out: Path, picture: Path | None, *, trust: bool = False) -> None:
     """Draw a run and say where."""
     console, run = Console(highlight=False), open_run(out, trust=trust)
     place = draw_picture(run, picture or out.with_suffix(".png"))
-    console.print(f"picture  {place}", soft_wrap=True, markup=False)
+    console.print(f"picture  {printable(place)}", soft_wrap=True, markup=False)
     if run.unchecked:
         console.print(f"seal     {run.summary()['seal']}", soft_wrap=True, markup=False)
 

@@ -11,6 +11,7 @@ from rich.markup import escape
 
 from .._base import files
 from .._base.checks import StorageError
+from .._base.shown import printable
 from ..learning.classifier.classifier import BoltzmannClassifier
 from ..learning.classifier.file import FORMAT as CLASSIFIER
 from ..machine import h5
@@ -52,22 +53,22 @@ def verify_file(out: Path) -> bool:
     try:
         is_small = out.is_file() and files.check_seal(out)
     except StorageError as error:
-        console.print(f"[red]damaged[/]  {escape(str(error))}", highlight=False)
+        console.print(f"[red]damaged[/]  {escape(printable(error))}", highlight=False)
         return False
     if is_small:
         return _verify_small(out, console)
     found = verify_apart(out)
     for line in found.problems:
-        console.print(f"[red]damaged[/]  {escape(line)}", highlight=False)
+        console.print(f"[red]damaged[/]  {escape(printable(line))}", highlight=False)
     for line in found.notes:
-        console.print(f"note     {escape(line)}", highlight=False)
+        console.print(f"note     {escape(printable(line))}", highlight=False)
     state = "is being written" if found.live else "finished" if found.finished else "can be resumed"
     state = "it cannot be read or resumed" if found.lost else state
     blocks = f"blocks 0-{found.n_blocks - 1}" if found.n_blocks else "no blocks"
     where = "one file" if found.merged else f"{found.n_files} files"
     seconds = time.perf_counter() - started
     console.print(
-        f"{out}: {where}, {found.n_bytes / 1e6:.1f} MB, {blocks} are whole; {state}. "
+        f"{escape(printable(out))}: {where}, {found.n_bytes / 1e6:.1f} MB, {blocks} are whole; {state}. "
         f"{'Every byte is as it was written' if found.sound else f'{len(found.problems)} damaged'} ({seconds:.1f} s).",
         highlight=False,
     )
@@ -81,9 +82,9 @@ def _verify_small(out: Path, console: Console) -> bool:
     except apart.Lost as error:
         holds = {"problem": f"{out} cannot be looked at: the process that read it {error}."}
     if problem := holds.get("problem"):
-        console.print(f"[red]damaged[/]  {escape(problem)}", highlight=False)
+        console.print(f"[red]damaged[/]  {escape(printable(problem))}", highlight=False)
         return False
-    console.print(f"{out}: {holds['what']}. Every byte is as it was written.", highlight=False)
+    console.print(f"{escape(printable(out))}: {holds['what']}. Every byte is as it was written.", highlight=False)
     return True
 
 

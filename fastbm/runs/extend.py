@@ -104,7 +104,7 @@ def extend(
         max_seconds = checks.real("max_seconds", max_seconds, least=0.0)
     check_progress(progress)
     more = _More(n_sweeps, epochs, threads_module.resolve(threads), observables, given)
-    path: Any = run.path if isinstance(run, Run) else run
+    path: Any = run._reader.place if isinstance(run, Run) else run
     stop = _stop(stop, path, max_seconds)
     with stop, stop.breaking(False):
         writer: Any

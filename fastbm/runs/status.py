@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import shlex
 import time
 from typing import NamedTuple
 
+from .._base.shown import shell_word
 from ..store import Reader, last_commit
 
 LIVE, SILENT, STOPPED, FINISHED, DAMAGED = "live", "silent", "stopped", "finished", "damaged"
@@ -31,10 +31,10 @@ def status_of(reader: Reader) -> Status:
 
 def _status(reader: Reader) -> Status:
     if reader.damage:
-        return Status(DAMAGED, reader.damage, f"fastbm resume {shlex.quote(reader.path)}")
+        return Status(DAMAGED, reader.damage, f"fastbm resume {shell_word(reader.path)}")
     if reader.finished:
         return _finished(reader)
-    holder, resume = reader.holder, f"fastbm resume {shlex.quote(reader.path)}"
+    holder, resume = reader.holder, f"fastbm resume {shell_word(reader.path)}"
     commit = f"last commit {ago(last_commit(reader).time)}"
     if holder is None:
         return Status(STOPPED, commit, resume)
@@ -65,4 +65,4 @@ def _finished(reader: Reader) -> Status:
         return Status(FINISHED, "one file")
     if reader.live:
         return Status(FINISHED, f"{number + 1} files; {reader.holder} is still at it")
-    return Status(FINISHED, f"{number + 1} files, to be made one", f"fastbm merge {shlex.quote(reader.path)}")
+    return Status(FINISHED, f"{number + 1} files, to be made one", f"fastbm merge {shell_word(reader.path)}")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from .._base.checks import StorageError
+from .._base.checks import StorageError, is_full
 from .._base.streams import Stream
 from . import disk
 from .chain import blocks_safe
@@ -230,7 +230,7 @@ def disk_errors(names: Names, *, needed: int = 0, safe: int | None = None, resum
         raise
     except OSError as error:
         found = disk_error(names, error, needed, safe)
-        found.resumable = resumable and error.errno in (errno.ENOSPC, errno.EDQUOT)
+        found.resumable = resumable and is_full(error)
         raise found from error
 
 

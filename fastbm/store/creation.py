@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import platform
 import secrets
@@ -155,7 +156,11 @@ def write_first(names: Names, header: Header, contents: Contents) -> Header:
     free = shutil.disk_usage(names.parts).free
     if free < (least := len(image) + SPARE):
         needed = f"needed {least / 1e6:.1f} MB, {free / 1e6:.1f} MB free"
-        raise StorageError(f"no space left in {names.merged.parent} ({needed}). Nothing was begun. Free space first.")
+        error = StorageError(
+            f"no space left in {names.merged.parent} ({needed}). Nothing of {names.shown} was begun. Free space first."
+        )
+        error.errno = errno.ENOSPC
+        raise error
     with disk_errors(names, needed=len(image), safe=header.first_block):
         digest = write_sealed(image, names.segment(0))
     return replace(header, sha256=digest)
@@ -196,8 +201,8 @@ def runs_there(names: Names, *, overwrite: bool) -> set[str]:
         if is_live(names):
             raise busy(names)
         raise StorageError(
-            f'{names.shown} exists. Continue it with fastbm.resume("{names.shown}") '
-            f"or pass overwrite=True to replace it."
+            f"{names.shown} exists. Continue it with fastbm.resume({names.shown!r}) "
+            "or pass overwrite=True to replace it."
         )
     for number in numbers:
         try:

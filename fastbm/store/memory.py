@@ -42,7 +42,7 @@ class Memory:
         inputs: Mapping[str, Any] | None = None,
         meta: Mapping[str, Any] | None = None,
     ) -> None:
-        self.path = None
+        self.path = self.place = None
         self.spec: dict[str, Any] = json.loads(canonical_json(spec))
         self.streams = check_streams(streams)
         self.state = copy_arrays(state, "state")

@@ -64,6 +64,11 @@ class Reader:
         self._retrying(lambda: None, reopen_first=True)
 
     @property
+    def place(self) -> str:
+        """The run's absolute path, so that a change of the working folder does no harm; no other run is there."""
+        return self._retrying(lambda: str(self._names.merged))
+
+    @property
     def spec(self) -> dict[str, Any]:
         """Spec of the run: everything that decides the rows."""
         return self._retrying(lambda: parse_spec(self._read_spec()))

@@ -124,10 +124,10 @@ def test_a_cell_that_fails_is_recorded_and_the_others_go_on(
     said["grid"]["sample.n_chains"] = [8, 0]
     file, out = write(tmp_path, said), tmp_path / "out"
     assert call("run", file, "--out", out, "-q") == 1
-    assert "4 of 8 cells failed: n_chains must be at least 1; got 0." in capsys.readouterr().err
+    assert "4 of 8 cells failed: sample.n_chains must be at least 1; got 0." in capsys.readouterr().err
     found = bm.open(out)
     assert found.status.failed == 4 and found.status.done == 4 and found.finished
-    assert set(found.failed.values()) == {"n_chains must be at least 1; got 0."}
+    assert set(found.failed.values()) == {"sample.n_chains must be at least 1; got 0."}
     assert np.isnan(found.table["energy"]).sum() == 4
     assert call("show", out) == call("status", out) == 0
     assert "n_chains must be at least 1" in capsys.readouterr().out
@@ -172,15 +172,6 @@ def test_workers_that_cannot_begin_end_the_campaign(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(shard, "begin", lambda *_: os._exit(1))
     with pytest.raises(bm.StorageError, match="workers die before they begin a cell"):
         bm.campaign(tables(), out=tmp_path / "out", workers=2)
-
-
-def test_a_full_disk_is_told_with_shards_that_are_left(whole: bm.Campaign, tmp_path: Path, monkeypatch: Any) -> None:
-    bm.campaign(tables(), out=tmp_path / "out", part="1/4")
-    with monkeypatch.context() as patch:
-        patch.setattr("fastbm.store.creation.shutil.disk_usage", lambda _: type("Usage", (), {"free": 1_000_000}))
-        with pytest.raises(bm.StorageError, match=r"needed 1\.1 MB, 1\.0 MB free.*Of 4 shards 3 are left"):
-            bm.campaign(tables(), out=tmp_path / "out")
-    assert contents(bm.campaign(tables(), out=tmp_path / "out").path) == contents(whole.path)
 
 
 def test_an_executor_that_dies_is_told_with_the_way_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -293,12 +284,13 @@ def test_other_versions_are_refused_unless_they_are_taken(
 def test_a_beginning_that_makes_no_sense_is_told(tmp_path: Path) -> None:
     bm.campaign(tables(), out=tmp_path / "out", part="1/4")
     file = tmp_path / "out" / "generation-0000.json"
-    file.write_text(json.dumps({**json.loads(file.read_text()), "format": 9}))
-    with pytest.raises(bm.StorageError, match="reads up to"):
-        bm.open(tmp_path / "out")
-    file.write_text("{")
-    with pytest.raises(bm.StorageError, match="makes no sense"):
-        bm.open(tmp_path / "out")
+    found = json.loads(file.read_text())
+    others = [{"why": "grdi"}, {"why": "retry"}, {"shards": ["a"]}, {"tables": {**found["tables"], "grid": 3}}]
+    texts = [json.dumps({**found, **other}) for other in ({"format": 9}, *others)] + ["{"]
+    for text, told in zip(texts, ["reads up to", *["makes no sense"] * 5], strict=True):
+        file.write_text(text)
+        with pytest.raises(bm.StorageError, match=told):
+            bm.open(tmp_path / "out")
 
 
 def test_runs_of_cells_are_kept_and_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -331,6 +323,11 @@ def test_cells_of_summaries_are_computed_again_for_longer(tmp_path: Path) -> Non
     assert set(again.factors.values()) <= {2.0, 3.0, 6.0}
     with pytest.raises(ValueError, match="factor must be above 1"):
         longer.extend(1)
+    with pytest.raises(ValueError, match=r"factor must leave sample.n_sweeps at most \d+; it would be .*e\+301 where"):
+        again.extend(1e300)
+    with pytest.raises(ValueError, match=r"samples of 8 chains take about .* GB in memory"):
+        again.extend(1e13)
+    assert len(again.refresh().generations) == len(longer.refresh().generations) and again.failed == {}
 
 
 @pytest.mark.parametrize("kind", ["infer", "fit", "compare"])

@@ -54,6 +54,12 @@ def test_what_was_measured_at_the_target_alone_is_not_told_of_other_temperatures
     assert "m2" in GLASS and "m2" not in GLASS.long("beta")
 
 
+def test_a_column_whose_errors_nobody_knows_is_printed_without_them() -> None:
+    known = of([{"sample.beta": beta} for beta in (0.4, 0.5)], lambda key: {"gamma": 0.25, "gamma_error": None})
+    assert view(known).printed()[1] == [["0.4", "0.25"], ["0.5", "0.25"]]
+    assert known["gamma_error"].dtype == float
+
+
 def test_what_cannot_be_drawn_is_refused() -> None:
     with pytest.raises(ValueError, match=r"say over which key it is drawn: x \(--x\), one of model.shape"):
         view(of([{"model.shape": shape} for shape in SHAPES], lambda key: {"energy": 1.0}))

@@ -326,14 +326,24 @@ def test_extensions_that_are_killed_at_every_file_operation_go_on(
     assert kill_and_go_on(begin, count, merge, n_kills=30) >= 10
 
 
-def test_what_is_no_run_and_what_a_handle_tells_after_an_extension(tmp_path: Path) -> None:
+def test_what_is_no_run_and_what_a_handle_tells_after_an_extension(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for wrong in (None, 3, MODEL):
         with pytest.raises(TypeError, match="run must be a path or a Run; got"):
             bm.extend(wrong, epochs=1)  # type: ignore[arg-type]
-    fit(tmp_path / "run.h5")
-    seen = bm.open(tmp_path / "run.h5")
+    monkeypatch.chdir(tmp_path)
+    fit(Path("run.h5"))
+    seen = bm.open("run.h5")
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path / "other")
+    fit(Path("run.h5"))
     bm.extend(seen, epochs=2)
     assert seen.refresh().config["fit"]["epochs"] == len(seen.metrics["step"]) == 7
+    assert bm.open("run.h5").config["fit"]["epochs"] == 5
+    fit(tmp_path / "run.h5", overwrite=True)
+    with pytest.raises(bm.StorageError, match="is another run than it was when it was opened"):
+        bm.extend(seen, epochs=2)
 
 
 def call(*words: Any) -> Any:

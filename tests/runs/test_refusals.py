@@ -22,7 +22,7 @@ def test_nothing_is_overwritten_unless_asked(tmp_path: Path) -> None:
         lambda: bm.infer(MODEL, "exact", out=path),
         lambda: bm.compare(MODEL, ["exact"], out=path),
     ):
-        with pytest.raises(bm.StorageError, match=r'run.h5 exists\. Continue it with fastbm.resume\(".*overwrite=True'):
+        with pytest.raises(bm.StorageError, match=r"run.h5 exists\. Continue it with fastbm.resume\('.*overwrite=True"):
             again()
         assert path.read_bytes() == before
     assert_same(sample(path, seed=2, overwrite=True), sample(seed=2))

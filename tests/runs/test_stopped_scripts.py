@@ -150,7 +150,7 @@ def test_before_anything_is_begun(
     for place, function in ((config, "read"), (run_module, "build")):
         with monkeypatch.context() as patch:
             patch.setattr(place, function, before(getattr(place, function), number))
-            assert call("run", file, "--out", "a.h5", "-q") == 3
+            assert call("run", file, "--out", "a.h5", "-q") == 128 + number
         assert capsys.readouterr().err == f"fastbm: stopped by {name} before anything was begun.\n"
         assert not Path("a.h5").exists() and not Path("a.h5.parts").exists()
     assert call("run", file, "--out", "a.h5", "-q", "--max-seconds", "0") == 3

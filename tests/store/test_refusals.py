@@ -46,7 +46,7 @@ def test_other_versions_are_refused_unless_inexact(tmp_path: Path, monkeypatch: 
 
 def test_an_existing_run_is_never_overwritten_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    text = 'run.h5 exists. Continue it with fastbm.resume("run.h5") or pass overwrite=True to replace it.'
+    text = "run.h5 exists. Continue it with fastbm.resume('run.h5') or pass overwrite=True to replace it."
     begun(tmp_path / "run.h5")
     refused(lambda: begin(Path("run.h5")), text)
     complete(tmp_path / "run.h5")

@@ -20,7 +20,7 @@ def write_picture(figure: Figure, path: Path) -> None:
     StorageError
         If there is a file that is no picture of fastbm, or the disk refuses.
     """
-    refuse_foreign(path, b"Software\0" + SOFTWARE.encode(), "picture")
+    refuse_foreign(path, "picture", b"Software\0" + SOFTWARE.encode())
     buffer = io.BytesIO()
     figure.savefig(buffer, dpi=150, format="png", metadata={"Software": SOFTWARE})
     write_whole(path, buffer.getbuffer())

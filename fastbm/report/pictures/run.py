@@ -64,9 +64,8 @@ def draw_errors(axes: Any, run: Learned) -> None:
     axes.legend(fontsize=7.5, title="standard errors", title_fontsize=7.5)
 
 
-def plot_run(run: Run, path: str | Path) -> Path:
+def plot_run(run: Run, path: Path) -> Path:
     """Draw a run of any kind to a PNG file and return its path."""
-    path = Path(path).expanduser()
     with matplotlib.rc_context(STYLE):
         write_picture(run_figure(run), path)
     return path

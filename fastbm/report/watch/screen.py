@@ -19,6 +19,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from ..._base.shown import printable
 from ...runs.status import DAMAGED, FINISHED, LIVE, SILENT, STOPPED, span
 from ...store import is_there
 from ..tables import show
@@ -115,7 +116,7 @@ def drawn(view: View, console: Console) -> RenderableType:
     table = Table.grid(padding=(0, 1))
     table.add_column(style="bold", no_wrap=True, min_width=label)
     table.add_column(overflow="fold")
-    table.add_row("run", Text(view.path))
+    table.add_row("run", Text(printable(view.path)))
     table.add_row("", Text(f"{view.title}; {view.machine}"))
     state = view.status.state
     table.add_row(Text(state, style=COLOURS[state]), Text(view.status.text))
@@ -172,7 +173,8 @@ def in_one_line(view: View) -> str:
     what = f"{state}: {text.rstrip('.')}" if state in (STOPPED, SILENT, DAMAGED) else state
     what += f". Go on with: {command}" if command and state != FINISHED else ""
     unit = "" if view.progress.unit == "part of the way" else f"{view.progress.unit}s "
-    return "; ".join([f"{time.strftime('%Y-%m-%d %H:%M:%S')} {view.path} {what}", f"{unit}{how_far(view)}", *said])
+    now = time.strftime("%Y-%m-%d %H:%M:%S")
+    return "; ".join([f"{now} {printable(view.path)} {what}", f"{unit}{how_far(view)}", *said])
 
 
 def spark(values: np.ndarray, width: int, *, ascii_only: bool = False) -> str:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import inspect
 import itertools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache, partial
 from typing import Any, get_type_hints
 
@@ -275,7 +276,31 @@ def takes_executor(tables: Mapping[str, Any], verb: str) -> bool:
 
 
 def call(tables: Mapping[str, Any], verb: str) -> Callable[..., Any]:
-    """Return the call that a checked file describes; storage, progress and threads are given to it by the caller."""
+    """Return the call that a checked file describes; storage, progress and threads are given to it by the caller.
+
+    An error about an argument that stands in the file names its table too.
+    """
+    with _naming("model", tables.get("model")):
+        made = _call(tables, verb)
+
+    def named(**given: Any) -> Any:
+        with _naming(verb, tables[verb]):
+            return made(**given)
+
+    return named
+
+
+@contextmanager
+def _naming(table: str, keys: Any) -> Iterator[None]:
+    try:
+        yield
+    except (ValueError, TypeError) as error:
+        if isinstance(keys, dict) and str(error).partition(" ")[0] in keys:
+            error.args = (f"{table}.{error}", *error.args[1:])
+        raise
+
+
+def _call(tables: Mapping[str, Any], verb: str) -> Callable[..., Any]:
     if verb == "fit":
         return _fit_call(tables)
     settings = dict(tables[verb])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ def find(name: Path) -> Path:
     StorageError
         If there is neither.
     """
-    if name.is_file():
+    if os.path.isfile(name):
         return name
     known = files()
     ready = str(name).removeprefix(PREFIX).removesuffix(".toml")

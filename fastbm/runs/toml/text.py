@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -22,7 +23,7 @@ def read(path: str | Path, changes: Iterable[str] = ()) -> dict[str, dict[str, A
     StorageError
         For a missing file.
     """
-    if not Path(path).is_file():
+    if not os.path.isfile(path):
         raise checks.StorageError(f"{path} {checks.no_file(path)}.")
     try:
         tables = tomllib.loads(Path(path).read_text(encoding="utf-8"))
@@ -50,9 +51,17 @@ def _value(text: str) -> Any:
 
 def output(tables: Mapping[str, Any], file: Path, out: Path | None) -> str:
     """Return, as it was written, where a run goes: `out`, where the file says, or beside the file under its name."""
-    store = tables.get("store", {})
-    named = store.get("out") if isinstance(store, dict) else None
-    return str(out or (named if isinstance(named, str) and named else file.with_suffix(".h5")))
+    return str(out or _named("store", tables) or file.with_suffix(".h5"))
+
+
+def _named(name: str, tables: Mapping[str, Any]) -> str | None:
+    """Return what a table says of where a run or a campaign goes; None where it is silent, or its check will refuse."""
+    table = tables.get(name)
+    out = table.get("out") if isinstance(table, dict) else None
+    if not isinstance(out, str):
+        return None
+    checks.place(f"{name}.out", out)
+    return out
 
 
 def is_of_campaign(tables: Mapping[str, Any]) -> bool:
@@ -62,13 +71,13 @@ def is_of_campaign(tables: Mapping[str, Any]) -> bool:
 
 def output_folder(tables: Mapping[str, Any], file: Path, out: Path | None) -> Path:
     """Return where a campaign goes: `out`, where the file says, or beside the file under its name."""
-    campaign = tables.get("campaign", {})
-    named = campaign.get("out") if isinstance(campaign, dict) else None
-    return Path(out or (named if isinstance(named, str) and named else file.with_suffix("")))
+    return Path(out or _named("campaign", tables) or file.with_suffix(""))
 
 
-def refuse_existing(file: Path, changes: Iterable[str], out: Path | None) -> None:
+def refuse_existing(file: Path, changes: Iterable[str], out: Path | None, only: str | None = None) -> None:
     """Refuse to run a file whose output is there already, and not to be replaced.
+
+    A file without the table `only` is refused for that, elsewhere.
 
     Raises
     ------
@@ -76,11 +85,11 @@ def refuse_existing(file: Path, changes: Iterable[str], out: Path | None) -> Non
         Where `fastbm.store` would.
     """
     tables = read(file, changes)
-    if is_of_campaign(tables):  # which goes on
+    if is_of_campaign(tables) or only not in (None, *tables):  # which goes on
         return
-    path = Path(output(tables, file, out)).expanduser()
+    path = os.path.expanduser(output(tables, file, out))
     store = tables.get("store", {})
-    if isinstance(store, dict) and not store.get("overwrite") and (path.exists() or Path(f"{path}.parts").exists()):
+    if isinstance(store, dict) and not store.get("overwrite") and any(map(os.path.exists, (path, f"{path}.parts"))):
         from ...store.creation import runs_there
         from ...store.names import Names
 

@@ -35,10 +35,13 @@ class Left:
         Those whose files other processes write.
     failed : list of str
         Why jobs, not what they compute, could not be done.
+    full : bool
+        Whether nothing but full disks made them fail.
     """
 
     busy: list[Job] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
+    full: bool = True
 
 
 class Coordinator:
@@ -145,6 +148,7 @@ class Coordinator:
         self._marks = marks
         if self._in_vain >= MOST_IN_VAIN:
             self.left.failed.append(f"{IN_VAIN} ({error})")
+            self.left.full = False
             self._queue.clear()
 
     def _take(self, job: Job, outcome: Outcome) -> None:
@@ -157,8 +161,10 @@ class Coordinator:
         elif self._tries[job.path] < MOST_TRIES and self._workers is not None:  # another worker, another time
             self._tries[job.path] += 1
             self._queue.append(job)
-        elif outcome.text not in self.left.failed:
-            self.left.failed.append(outcome.text)
+        else:
+            self.left.full &= outcome.full
+            if outcome.text not in self.left.failed:
+                self.left.failed.append(outcome.text)
 
     def _leave(self) -> None:
         """Leave no job waiting, and have those that are being done stop; what was cancelled may be among them."""

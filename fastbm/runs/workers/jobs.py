@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 from types import FrameType
 
-from ..._base.checks import Interrupted, StorageError
+from ..._base.checks import Interrupted, StorageError, is_full
 from ...store import is_there, open_reader
 from ...store.holder import is_live
 from ...store.names import Names
@@ -20,10 +20,14 @@ LOOK_SECONDS = 1.0  # between two looks for a stop that is asked for by a file
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a worker left a run: "finished", "stopped", "busy" (another process writes it) or "failed", and why."""
+    """How a worker left a run: "finished", "stopped", "busy" (another process writes it) or "failed", and why.
+
+    `full` says whether it failed as a disk was full.
+    """
 
     state: str
     text: str = ""
+    full: bool = False
 
 
 @dataclass(frozen=True)
@@ -75,7 +79,9 @@ def do_job(job: Job, stop: Stop | None = None, progress: Progress | None = None)
     except StorageError as error:
         if is_live(Names(job.path)):
             return Outcome(BUSY, str(error))
-        return Outcome(FAILED, str(error))
+        return Outcome(FAILED, str(error), is_full(error))
+    except OSError as error:  # of a disk, in what lies beside the run
+        return Outcome(FAILED, f"{error.filename or job.path}: {error.strerror or error}.", is_full(error))
     return Outcome(FINISHED)
 
 
