@@ -121,6 +121,11 @@ def test_annealing_stops_between_batches() -> None:
     assert len(sampler.sample(bqm, num_reads=300, time_limit=0.0, seed=1)) == 64
     whole = sampler.sample(bqm, num_reads=150, time_limit=1e6, seed=1)
     assert np.array_equal(whole.record.sample, sampler.sample(bqm, num_reads=150, seed=1).record.sample)
+    ring = dimod.BinaryQuadraticModel({}, {(i, (i + 1) % 40): 1.0 for i in range(40)}, 0.0, "SPIN")
+    for intermediate in (0, 1):  # 256 reads take another kernel than 64
+        common: dict[str, Any] = {"num_reads": 256, "num_sweeps": 20, "num_intermediate": intermediate, "seed": 5}
+        cut = sampler.sample(ring, time_limit=1e6, **common)
+        assert np.array_equal(cut.record.sample, sampler.sample(ring, **common).record.sample)
     assert len(TemperingSampler().sample(bqm, num_sweeps=10**9, time_limit=0.1, seed=1)) == 1
 
 
@@ -153,6 +158,13 @@ def test_draws_are_from_the_exact_distribution() -> None:
         (AnnealingSampler, {"proposal_acceptance_criteria": "metropolis"}, "Did you mean 'Metropolis'"),
         (AnnealingSampler, {"num_intermediate": 2, "num_best": 2}, "give one of them"),
         (AnnealingSampler, {"num_intermediate": 5, "num_sweeps": 5}, "num_intermediate must be at most 4; got 5"),
+        (AnnealingSampler, {"beta_schedule_type": "custom", "beta_schedule": [0.0]}, "beta_schedule must end above 0"),
+        (AnnealingSampler, {"beta_schedule_type": "custom", "beta_schedule": [2, 1]}, "beta_schedule must increase"),
+        (AnnealingSampler, {"num_best": 0}, "num_best must be at least 1"),
+        (TemperingSampler, {"beta_range": (1, 1)}, "beta_range must have two ends"),
+        (TemperingSampler, {"num_replicas": 0}, "num_replicas must be at least 1"),
+        (TemperingSampler, {"num_betas": 1}, "num_betas must be at least 2"),
+        (ExactSampler, {"num_reads": 0}, "num_reads must be at least 1"),
         (AnnealingSampler, {"seed": 2**32}, "seed must be at most"),
         (TemperingSampler, {"betas": [0.1, 1.0], "num_betas": 3}, "leave one of them out"),
         (ExactSampler, {"num_states": 1, "num_reads": 1}, "give one of them"),

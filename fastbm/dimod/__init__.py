@@ -23,7 +23,7 @@ from ..inference.methods import infer
 from ..models.quadratic import check_bqm, from_bqm
 from ..runs.sample.verb import sample
 from .common import nothing, range_of, rows_of, sample_set, schedule_of, seed_of, timing_of
-from .trajectories import states_along, sweeps_of
+from .trajectories import kernel_of, states_along, sweeps_of
 
 __all__ = ["AnnealingSampler", "ExactSampler", "TemperingSampler"]
 
@@ -145,7 +145,7 @@ class AnnealingSampler(_Sampler, dimod.Initialized):
         initial = "random" if initial_states is None else rows_of(parsed.initial_states, bqm)
         ready = time.perf_counter_ns()
         limited = time_limit is not None or interrupt_function is not None
-        size, kernel = BATCH if limited else num_reads, None
+        size = BATCH if limited else num_reads
         cooling: dict[str, Any] = {"betas": betas}
         if len(betas) == 1:  # one temperature is the last one of a schedule of one sweep, or both ends of a longer one
             one = {"beta": betas[0], "lowest_beta": 0.0, "schedule": "linear"}
@@ -153,20 +153,24 @@ class AnnealingSampler(_Sampler, dimod.Initialized):
         n_sweeps = num_sweeps_per_beta * len(betas)
         sweeps = _sweeps(num_intermediate, n_sweeps, num_best)
         best: dict[str, Any] = {} if num_best is None else {"keep": "best", "k": num_best}
+        common: dict[str, Any] = {
+            "rule": rule, "order": "random" if randomize_order else "sequential", "n_sweeps": n_sweeps, "seed": seed,
+            "threads": threads, **cooling,
+        }  # fmt: skip
+        if size < num_reads:
+            common["kernel"] = kernel_of(model, n_chains=num_reads, **common)  # which the number of reads decides
         parts = []
         for first in range(0, num_reads, size):
             n_chains = min(size, num_reads - first)
             options: dict[str, Any] = {
-                "rule": rule, "order": "random" if randomize_order else "sequential", "n_chains": n_chains,
-                "first_chain": first, "n_sweeps": n_sweeps, "seed": seed, "threads": threads, "kernel": kernel,
-                "initial": initial if isinstance(initial, str) else initial[first : first + n_chains], **cooling,
+                "n_chains": n_chains, "first_chain": first, **common,
+                "initial": initial if isinstance(initial, str) else initial[first : first + n_chains],
             }  # fmt: skip
             if num_intermediate:
-                states, kernel = states_along(model, sweeps, **options)
+                states = states_along(model, sweeps, **options)
             else:
                 run = sample(model, "annealing", **options, **best)
                 states = (run.states[-1] if num_best is None else run.best_states)[None]
-                kernel = run.config["sample"]["kernel"]  # which the number of chains decides
             parts.append(states)
             if time_limit is not None and time.perf_counter_ns() - ready > 1e9 * time_limit:
                 break
@@ -243,6 +247,9 @@ class TemperingSampler(_Sampler):
         check_bqm(bqm)
         seed = seed_of(seed)
         num_reads = checks.whole("num_reads", num_reads, least=1)
+        num_sweeps = checks.whole("num_sweeps", num_sweeps)
+        num_replicas = checks.whole("num_replicas", num_replicas, least=1)
+        num_betas = None if num_betas is None else checks.whole("num_betas", num_betas, least=2)
         if not len(bqm.variables):
             return nothing(bqm, 1)
         model = from_bqm(bqm)
@@ -309,6 +316,7 @@ class ExactSampler(_Sampler):
         self.remove_unknown_kwargs(**kwargs)
         if num_states is not None and num_reads is not None:
             raise ValueError("num_states asks for lowest states, num_reads for draws at beta: give one of them.")
+        num_reads = None if num_reads is None else checks.whole("num_reads", num_reads, least=1)
         check_bqm(bqm)
         seed = seed_of(seed)
         if not len(bqm.variables):
@@ -330,6 +338,8 @@ class ExactSampler(_Sampler):
 def _sweeps(num_intermediate: int, n_sweeps: int, num_best: int | None) -> list[int]:
     """Return the sweeps after which states are asked for."""
     checks.whole("num_intermediate", num_intermediate, most=n_sweeps - 1)
+    if num_best is not None:
+        checks.whole("num_best", num_best, least=1)
     if num_intermediate and num_best is not None:
         raise ValueError("num_best returns states by their energy, num_intermediate by their sweep: give one of them.")
     return sweeps_of(num_intermediate, n_sweeps)

@@ -13,6 +13,7 @@ from .._base import checks
 from ..machine.machine import BoltzmannMachine
 from ..sampling.clamped import Conditioned
 from ..sampling.own_temperatures import own_betas
+from ..sampling.settings import knots
 
 _SEEDS = 1 << 32
 
@@ -35,6 +36,8 @@ def range_of(
     hot, cold = (checks.real("beta_range", value, least=0.0) for value in given)
     if hot > cold:
         raise ValueError(f"beta_range must lead from hot to cold, the smaller one first; got {hot:g} and {cold:g}.")
+    if hot == cold and not anneals:
+        raise ValueError(f"beta_range must have two ends, between which replicas swap; got {hot:g} twice.")
     return hot, cold
 
 
@@ -55,7 +58,8 @@ def schedule_of(
                 f"num_sweeps must be num_sweeps_per_beta times the length of beta_schedule, {per_beta * len(betas)}; "
                 f"got {num_sweeps}. Leave it out."
             )
-        return [float(beta) for beta in betas]
+        single = [checks.real("beta_schedule", float(beta), least=0.0) for beta in betas[:1]]
+        return _cooling("beta_schedule", list(knots("beta_schedule", betas)) if len(betas) > 1 else single, per_beta)
     num_sweeps = checks.whole("num_sweeps", 1000 if num_sweeps is None else num_sweeps, least=1)
     if num_sweeps % per_beta:
         raise ValueError(f"num_sweeps must be a multiple of num_sweeps_per_beta ({per_beta}); got {num_sweeps}.")
@@ -65,7 +69,14 @@ def schedule_of(
         raise ValueError('beta_range must begin above 0 for beta_schedule_type="geometric"; "linear" takes 0.')
     betas = np.geomspace(hot, cold, n) if kind == "geometric" else np.linspace(hot, cold, n)
     betas[-1] = cold
-    return np.maximum.accumulate(betas).tolist()
+    return _cooling("beta_range", np.maximum.accumulate(betas).tolist(), per_beta)
+
+
+def _cooling(name: str, betas: list[float], per_beta: int) -> list[float]:
+    """Return inverse temperatures, but refuse a single sweep that cools down to nothing."""
+    if len(betas) == per_beta == 1 and not betas[0]:
+        raise ValueError(f"{name} must end above 0 for a schedule of one sweep, which cools down to it; got 0.")
+    return betas
 
 
 def rows_of(states: dimod.SampleSet, bqm: dimod.BinaryQuadraticModel) -> np.ndarray:

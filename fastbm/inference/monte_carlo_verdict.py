@@ -64,13 +64,15 @@ def judge_chains(
     *,
     one_point: bool,
     frozen: bool,
+    doubt: str = "",
 ) -> ChainVerdict:
     """Judge chains by their energies and the fractions of time that units are up.
 
     Energies are (n_samples, n_chains), the fractions, in blocks of samples, (n_blocks, n_chains, n_units); the means of
     the latter have the standard `errors`.
 
-    The means of an even machine are known, and those of the chains must be so within their errors.
+    The means of an even machine are known, and those of the chains must be so within their errors. `doubt` says why
+    chains that agree may never reach some states.
     """
     r_hat = math.inf if frozen else _r_hat(energies, blocks, pairs)
     if frozen:
@@ -84,7 +86,7 @@ def judge_chains(
         )
     if reason := _contradiction(model, beta, energies, blocks, errors):
         return ChainVerdict(False, r_hat, reason)
-    reason = valleys.why_unseen(model, beta, energies.shape[1], one_point=one_point)
+    reason = doubt or valleys.why_unseen(model, beta, energies.shape[1], one_point=one_point)
     if not reason and (len(energies) < FEWEST_SAMPLES or energies.size < FEWEST):
         reason = (
             f"{energies.size} samples, {len(energies)} of a chain, are too few for error bars to be trusted: "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -69,12 +69,13 @@ def check_rates(rates: Any, n_visible: int) -> np.ndarray:
 def check_names(names: Any, n_visible: int, n_units: int) -> Names:
     """Return names, one for each unit and all different; where visible units alone are named, hidden ones are numbered.
 
-    Numbers of NumPy become Python's.
+    They are different in files too. Numbers of NumPy become Python's.
     """
     if isinstance(names, (str, bytes)) or not isinstance(names, Iterable) or getattr(names, "ndim", 1) == 0:
         raise TypeError(f"names must be a list of names of units; got {names!r} ({type(names).__name__}).")
     found = [name.item() if isinstance(name, np.generic) else name for name in names]
-    if len(found) == n_visible < n_units:
+    n_given = len(found)
+    if n_given == n_visible < n_units:
         found += [f"hidden {k}" for k in range(n_units - n_visible)]
     if len(found) != n_units:
         either = f"{n_visible} visible or all {n_units}" if n_visible < n_units else f"{n_units}"
@@ -84,5 +85,48 @@ def check_names(names: Any, n_visible: int, n_units: int) -> Names:
     except TypeError:
         raise TypeError("names must be hashable, such as texts or numbers.") from None
     if repeated:
-        raise ValueError(f"names must be different for every unit; {repeated[0]!r} is there twice or more.")
+        _refuse_repeated(repeated[0], found[n_given:])
+    kept = [as_kept(name) for name in found]
+    if len(set(kept)) < len(kept):
+        text = next(name for name, count in Counter(kept).items() if count > 1)
+        alike = " and ".join(repr(name) for name in found if as_kept(name) == text)
+        raise ValueError(
+            f"names must be different for every unit in files too, which keep all but whole numbers as texts; {alike} "
+            f"are alike as {text!r}. Pass texts of your own."
+        )
     return tuple(found)
+
+
+def check_columns(argument: str, data: Any, names: Names | None, of: str = "model") -> Any:
+    """Return data as they are; refuse a table whose columns have names, and others than those of the units.
+
+    `of` is the argument that the names come from.
+    """
+    columns = columns_of(data)
+    for k, (name, column) in enumerate(zip(names or (), columns or (), strict=False)):
+        if str(name) != str(column):
+            raise ValueError(
+                f"{argument} has the columns of other units than {of}: column {k} is {str(column)!r}, and unit {k} of "
+                f"{of} {str(name)!r}. Put the columns into the order of the units, or pass {argument}.to_numpy()."
+            )
+    return data
+
+
+def columns_of(data: Any) -> list[Hashable] | None:
+    """Return the names of a table's columns; None where it is no table, or they are numbered."""
+    columns = getattr(data, "columns", None)
+    return None if columns is None or list(columns) == list(range(len(columns))) else list(columns)
+
+
+def _refuse_repeated(name: Hashable, numbered: Sequence[Hashable]) -> NoReturn:
+    if name in numbered:
+        raise ValueError(
+            f"names must be different for every unit; {name!r} is what hidden unit {numbered.index(name)} is called "
+            "where visible units alone are named. Take another name, or name the hidden units too."
+        )
+    raise ValueError(f"names must be different for every unit; {name!r} is there twice or more.")
+
+
+def as_kept(name: Hashable) -> str | int:
+    """Return a name as files keep it: texts and whole numbers as they are, others as their text."""
+    return name if type(name) in (str, int) else str(name)  # type: ignore[return-value]

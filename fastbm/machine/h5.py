@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from .._base import checks, files
+from .checks import as_kept
 from .couplings import Couplings
 
 RATES, NAMES, SEALED = "base_rates", "names", "sealed"
@@ -49,8 +50,8 @@ def arrays_of(machine: Storable) -> dict[str, np.ndarray]:
 
 
 def names_as_bytes(names: Iterable[Any]) -> np.ndarray:
-    """Return names as a file keeps them, JSON in UTF-8: texts and whole numbers as they are, others as their text."""
-    plain = [name if type(name) in (str, int) else str(name) for name in names]
+    """Return names as a file keeps them, JSON in UTF-8."""
+    plain = [as_kept(name) for name in names]
     return np.frombuffer(json.dumps(plain, ensure_ascii=False).encode(errors="surrogatepass"), np.uint8)
 
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from .._base import checks
 from . import couplings, h5
-from .checks import Names, check_bias, check_hidden, check_names, check_rates
+from .checks import Names, check_bias, check_columns, check_hidden, check_names, check_rates
 from .clamping import Clamped
 from .layout import Layout
 from .units import Units, units as convention
@@ -99,6 +99,13 @@ class BoltzmannMachine(Layout):
         model.origin = {}
         return model
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take the attributes of a machine that is copied or unpickled; its arrays are read-only again."""
+        vars(self).update(state)
+        for array in (self._bias, self.base_rates):
+            if array is not None:
+                array.setflags(write=False)
+
     def _check_magnitude(self) -> None:
         """Energies in either convention must be numbers: they are sums of at most 4 |W| and 2 |b|."""
         with np.errstate(over="ignore"):
@@ -158,7 +165,7 @@ class BoltzmannMachine(Layout):
     def check_states(self, states: Any, *, argument: str = "states", n_units: int | None = None) -> np.ndarray:
         """Return the bits (uint8) of states in this machine's units; the last axis must be `n_units` long."""
         n_units = self.n_units if n_units is None else n_units
-        array = checks.any_array(argument, states)
+        array = checks.any_array(argument, check_columns(argument, states, self.names))
         if array.ndim < 1 or array.shape[-1] != n_units:
             raise ValueError(f"{argument} must have a last axis of {n_units} units; got shape {array.shape}.")
         return self.convention.bits(argument, array)
@@ -312,7 +319,7 @@ class BoltzmannMachine(Layout):
         Raises
         ------
         ValueError, TypeError
-            If there are not as many as units, or two are alike.
+            If there are not as many as units, or two are alike, in files too.
         """
         made = copy.copy(self)
         made.origin = dict(self.origin)

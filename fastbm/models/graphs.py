@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from .._base import checks
-from ..machine.couplings import Sparse
+from ..machine.couplings import MOST_UNITS, Sparse
 from ..machine.machine import BoltzmannMachine
 from .origin import generator, named
 
@@ -114,7 +114,7 @@ def random_tree(
     >>> bm.models.random_tree(1000)
     <BoltzmannMachine: 1000 spin units, 999 couplings>
     """
-    n = checks.whole("n", n, least=1)
+    n = checks.whole("n", n, least=1, most=MOST_UNITS)
     scale, bias_scale = checks.real("scale", scale, least=0.0), checks.real("bias_scale", bias_scale, least=0.0)
     draws = generator(seed)
     units_after = np.arange(1, n, dtype=np.int32)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from .._base import checks
-from ..machine.couplings import Sparse
+from ..machine.couplings import Sparse, check_indices
 from ..machine.machine import BoltzmannMachine
 from .origin import generator, named
 
@@ -39,7 +39,8 @@ def ising(
     Raises
     ------
     ValueError
-        For an empty shape or a periodic side of length 1, which would couple units to themselves.
+        For an empty shape, one of more than 2^31 - 1 units, or a periodic side of length 1, which would couple units to
+        themselves.
 
     References
     ----------
@@ -91,7 +92,8 @@ def edwards_anderson(
     Raises
     ------
     ValueError, TypeError
-        For an empty shape, a periodic side of length 1, or another argument out of range; the text names it.
+        For an empty shape, one of more than 2^31 - 1 units, a periodic side of length 1, or another argument out of
+        range; the text names it.
 
     References
     ----------
@@ -118,6 +120,7 @@ def _check_sides(shape: Sequence[int], periodic: bool) -> list[int]:
     sides = [checks.whole(f"shape[{k}]", side, least=1) for k, side in enumerate(given)]
     if not sides:
         raise ValueError("shape must name at least one side; got an empty shape.")
+    check_indices("shape", math.prod(sides))
     if periodic and 1 in sides:
         raise ValueError(
             f"shape has a periodic side of length 1: {tuple(sides)}. Leave it out, or pass periodic=False."

@@ -6,12 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from .._base import rng
+from .._base import checks, rng
 from ..machine.machine import BoltzmannMachine
 
 
 def named(model: BoltzmannMachine, name: str, **arguments: Any) -> BoltzmannMachine:
-    """Note in `model.origin` how it was made."""
+    """Note in `model.origin` how it was made, in plain values, as files keep it."""
+    if "seed" in arguments:
+        arguments["seed"] = checks.seed(arguments["seed"])
     model.origin = {"name": name, **arguments}
     return model
 

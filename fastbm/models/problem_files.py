@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from .._base import checks
-from ..machine.couplings import Sparse
+from ..machine.couplings import Sparse, check_indices
 from ..machine.machine import BoltzmannMachine
 from .origin import named
 
@@ -47,7 +47,8 @@ def from_rudy(path: str | Path, *, problem: str = "couplings", units: str = "spi
         If there is no such file.
     ValueError
         For what is not in the format, edges that join a vertex to itself or come twice, and files that hold fewer or
-        more edges than they announce; the text names the line.
+        more edges than they announce; the text names the line. For more than a million vertices and a hundred times
+        more of them than edges.
 
     References
     ----------
@@ -91,6 +92,7 @@ def _read_rudy(path: Path) -> tuple[int, np.ndarray, np.ndarray, np.ndarray]:
         values.append(value)
     if len(values) < m:
         raise ValueError(f"{path} announces {m} edges, but ends after {len(values)} (line {place}). Is it truncated?")
+    _refuse_gaps(path, "edges", n, m, first=1)
     ends = np.array(list(seen), np.int64).reshape(-1, 2) - 1
     return n, ends[:, 0], ends[:, 1], np.array(values)
 
@@ -169,7 +171,7 @@ def from_qubo(Q: Any, *, offset: float = 0.0) -> BoltzmannMachine:
     >>> model.energy([[1, 0], [1, 1]])
     array([-1.,  1.])
     """
-    if isinstance(Q, Mapping):
+    if isinstance(Q, Mapping) and not hasattr(Q, "tocoo"):  # as SciPy's matrices have, among them its dicts of keys
         Q = _of_dict(Q)
     sparse = hasattr(Q, "tocoo")
     shape = Q.shape if sparse else checks.any_array("Q", Q).shape
@@ -184,7 +186,7 @@ def from_qubo(Q: Any, *, offset: float = 0.0) -> BoltzmannMachine:
         np.fill_diagonal(weights, 0.0)
         return BoltzmannMachine(weights, -np.diagonal(dense), units="binary", offset=offset)
     entries = Q.tocoo()
-    _refuse_gaps(shape[0], entries.nnz)
+    _refuse_gaps("Q", "entries", shape[0], entries.nnz)
     values = checks.finite_array("Q", entries.data)
     off = entries.row != entries.col
     bias = -np.bincount(entries.row[~off], weights=values[~off], minlength=shape[0])
@@ -192,12 +194,13 @@ def from_qubo(Q: Any, *, offset: float = 0.0) -> BoltzmannMachine:
     return BoltzmannMachine(couplings, bias, units="binary", offset=offset)
 
 
-def _refuse_gaps(n_variables: int, n_entries: int) -> None:
-    """Refuse indices that are labels: a machine has all the units below its largest index."""
+def _refuse_gaps(name: Any, entries: str, n_variables: int, n_entries: int, *, first: int = 0) -> None:
+    """Refuse indices that are labels: a machine has all the units below its largest index, numbered from `first`."""
+    check_indices(str(name), n_variables)
     if n_variables > max(MANY_VARIABLES, MOST_GAPS * n_entries):
         raise ValueError(
-            f"Q has {n_entries} entries for {n_variables} variables, as its largest index asks for, and nearly all of "
-            "these are in no entry. Number the variables from 0 without gaps."
+            f"{name} has {n_entries} {entries} for {n_variables} variables, as its largest index or first line asks "
+            f"for, and nearly all of these are in none. Number the variables from {first} without gaps."
         )
 
 
@@ -213,5 +216,5 @@ def _of_dict(entries: Mapping[Any, Any]) -> Any:
         pairs.append([checks.whole(f"index of Q in {key!r}", index) for index in key])
     values = [checks.real(f"Q[{key!r}]", value) for key, value in entries.items()]
     n = 1 + max(map(max, pairs))
-    _refuse_gaps(n, len(pairs))
+    _refuse_gaps("Q", "entries", n, len(pairs))
     return coo_array((values, tuple(np.array(pairs).T)), shape=(n, n))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .._base.versions import package_version
 from .axes import meaning, names_of
 from .records import LazyStates
 
@@ -34,7 +35,7 @@ def to_xarray(run: Any) -> xarray.DataTree:
         left = {name: variable for name, variable in variables.items() if name not in coords}
         found[group] = xarray.Dataset(left, coords)
     tree: xarray.DataTree = xarray.DataTree.from_dict(found)
-    facts = {"kind": run.kind, "fastbm_version": run.meta.get("fastbm_version", "")}
+    facts = {"kind": run.kind, "fastbm_version": run.meta.get("fastbm_version") or package_version("fastbm")}
     tree.attrs.update(facts if run.path is None else facts | {"file": str(run.path)})
     return tree
 

@@ -98,8 +98,12 @@ class Run:
         raise AttributeError(f"a run of kind {self.kind!r} has no table")
 
     def __reduce__(self) -> Any:
-        """Return how a copy is made: it opens the run's file for itself; one in memory takes its rows along."""
-        return type(self), (self._reader,)
+        """Return how a copy is made: it opens the run's file for itself; one in memory takes its rows along.
+
+        So it does with its machine where units have names, of which rows keep the texts alone.
+        """
+        start = vars(self).get("_start") if self.path is None else None
+        return type(self), (self._reader,), {"_start": start} if start is not None and start.names else None
 
     if not TYPE_CHECKING:
 

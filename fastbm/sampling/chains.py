@@ -97,8 +97,6 @@ def start_chains(
     Whether they are swept `one_by_one`, one of the engine's settings, changes no bit and depends on how many there are
     unless given.
     """
-    if rule == "metropolis" and order != "random" and highest_beta is None:
-        _warn_if_periodic(model, order, float(beta.min()))
     return couple_chains(
         model.couplings,
         bias,
@@ -151,24 +149,34 @@ def couple_chains(
     return chains
 
 
-def _warn_if_periodic(model: BoltzmannMachine, order: str, beta: float) -> None:
-    """Warn where Metropolis updates may be periodic: flips that cost nothing are accepted at every visit.
+def warn_if_periodic(model: BoltzmannMachine, *, rule: str, order: str, beta: float) -> str:
+    """Warn of what `why_periodic` returns, and return it."""
+    if why := why_periodic(model, rule=rule, order=order, beta=beta):
+        checks.warn(f'{why}. Use order="random", or Gibbs updates.', UserWarning)
+    return why
 
-    A sweep that visits each unit once then leads in circles.
+
+def why_periodic(model: BoltzmannMachine, *, rule: str, order: str, beta: float) -> str:
+    """Return why chains at one temperature may be periodic or not reach all states; empty where they are safe.
+
+    Metropolis updates accept flips that cost nothing at every visit: a sweep that visits each unit once then leads in
+    circles.
     """
+    if rule != "metropolis" or order == "random":
+        return ""
     strongest = model.couplings.absolute_sums() + np.abs(model.flat_bias)
     free = int((beta * model.convention.span * strongest < NEARLY_FREE).sum())
     magnitudes = {float(w) for array in model.couplings.arrays for w in np.unique(np.abs(array)) if w}
     ties = order in ("sequential", "coloured") and 0 < len(magnitudes) <= FEW_MAGNITUDES
-    if free or ties:
-        why = "with these couplings many flips cost nothing"
-        if free:
-            why = f"{free} of {model.n_units} units are nearly free at beta = {beta:g}"
-        checks.warn(
-            f"{why}: Metropolis updates in {order} order accept them at every sweep, and the chain may be periodic or "
-            'never reach some states. Use order="random" or sampler="gibbs".',
-            UserWarning,
-        )
+    if not free and not ties:
+        return ""
+    why = "with these couplings many flips cost nothing"
+    if free:
+        why = f"{free} of {model.n_units} units are nearly free at beta = {beta:g}"
+    return (
+        f"{why}: Metropolis updates in {order} order accept them at every sweep, and the chain may be periodic or "
+        "never reach some states"
+    )
 
 
 def start_bits(initial: Any, n_units: int, n_chains: int, seed: int, first_chain: int, units: Units) -> np.ndarray:

@@ -12,7 +12,7 @@ from .._base import checks
 from .._base.options import CHOSEN, Least, Options, options
 from ..machine.couplings import Couplings
 from ..machine.units import Units
-from .chains import resolve_order
+from .chains import resolve_order, warn_if_periodic
 from .clamped import Conditioned
 from .engine.choice import check_kernel, choose_kernel, natural_kernel
 from .times import EvenTimes, LogTimes, times_of
@@ -104,8 +104,13 @@ class SingleUnit(Sampler):
         return self.filled(order=resolve_order(self.order, self.update))
 
     def resolve(self, settings: SampleSettings, subject: Conditioned, threads: int) -> SampleSettings:
-        """Return the settings with the kernel that is named, if it can take the machine, or the fastest."""
+        """Return the settings with the kernel that is named, if it can take the machine, or the fastest.
+
+        Warns of updates that may never reach some states.
+        """
         machine = subject.machine
+        if not self.ends:
+            warn_if_periodic(machine, rule=self.update, order=str(self.order), beta=min(settings.beta))
         biases = machine.flat_bias if subject.bias is None else subject.bias
         return settings.with_own(kernel=self.choose_kernel(settings, machine.couplings, biases, machine.convention))
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 
@@ -26,6 +29,18 @@ def test_arrays_are_read_only_copies():
     ):
         with pytest.raises(ValueError, match="read-only"):
             array[0] = 1.0
+
+
+@pytest.mark.parametrize("layout", LAYERS)
+@pytest.mark.parametrize("again", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
+def test_arrays_of_copies_are_read_only_too(again, layout):
+    model = make(layout, "spin")
+    model = model.with_base_rates(np.full(model.n_visible, 0.5))
+    model.couplings.csr(), model.couplings.absolute_sums()
+    copied = again(model)
+    assert same(copied, model)
+    kept = (*copied.couplings.arrays, *copied.couplings.csr(), copied.flat_bias, copied.base_rates)
+    assert not [array for array in kept if array.flags.writeable]
 
 
 def test_visible_units_come_first_and_layers_follow():

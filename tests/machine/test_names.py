@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +50,24 @@ def test_columns_of_a_table_name_visible_units(tmp_path: Path) -> None:
     assert bm.fit(table, "exact", init=run.model, epochs=3).model.names == run.model.names
     with pytest.raises(ValueError, match=r"column 0 is 'b', and unit 0 of init 'a'. Put the columns into the order"):
         bm.fit(table[["b", "a", "c"]], "exact", init=run.model, epochs=3)
+    with pytest.raises(ValueError, match=r"holdout has .* than data: column 0 is 'b', and unit 0 of data 'a'"):
+        bm.fit(table, "exact", epochs=3, holdout=table[["b", "a", "c"]])
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        bm.log_likelihood, bm.pseudo_likelihood, bm.fidelity, bm.pattern_frequencies, bm.transform, bm.reconstruct,
+        bm.complete, bm.BoltzmannMachine.free_energy, lambda model, data: bm.smoothed_rates(data, model),
+    ],
+)  # fmt: skip
+def test_tables_of_other_columns_are_refused(use: Callable[..., Any]) -> None:
+    pandas = pytest.importorskip("pandas")
+    model = bm.BoltzmannMachine([WEIGHTS[:3, :1]], units="binary", names=["a", "b", "c"])
+    table = pandas.DataFrame(np.random.default_rng(1).integers(0, 2, (60, 3)), columns=["a", "b", "c"])
+    use(model, table)
+    with pytest.raises(ValueError, match=r"(data|rows|visible) has .* than model: column 0 is 'c', and unit 0 of"):
+        use(model, table[["c", "b", "a"]])
 
 
 def test_labels_of_other_models_are_kept() -> None:
@@ -86,6 +107,7 @@ def test_names_stand_in_warnings_tables_and_pictures() -> None:
     [
         (ValueError, ["a", "b", "c"], "names must name the 4 units; got 3 names"),
         (ValueError, ["a", "b", "a", "c"], "'a' is there twice"),
+        (ValueError, [1.5, "1.5", "b", "c"], "names .* 1.5 and '1.5' are alike as '1.5'"),
         (TypeError, "abcd", "names must be a list of names of units; got 'abcd'"),
         (TypeError, 4, "names must be a list"),
         (TypeError, np.array("a"), "names must be a list"),
@@ -96,6 +118,17 @@ def test_bad_names_are_refused(error: type[Exception], names: Any, text: str) ->
     for act in (lambda: bm.BoltzmannMachine(WEIGHTS, names=names), lambda: NAMED.with_names(names)):
         with pytest.raises(error, match=text):
             act()
+
+
+def test_a_name_that_a_hidden_unit_gets_is_said_to_be_that() -> None:
+    with pytest.raises(ValueError, match="'hidden 0' is what hidden unit 0 is called"):
+        bm.BoltzmannMachine([np.ones((2, 1))]).with_names(["hidden 0", "x"])
+
+
+def test_copies_of_a_run_in_memory_keep_names_that_are_no_texts() -> None:
+    named = NAMED.with_names([("a", 0), 1.5, None, "d"])
+    run = bm.sample(named, n_chains=2, n_sweeps=4)
+    assert pickle.loads(pickle.dumps(run)).model.names == copy.copy(run).model.names == named.names
 
 
 def test_names_of_a_file_are_checked() -> None:

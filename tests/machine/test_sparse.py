@@ -48,6 +48,9 @@ def test_explicit_zeros_are_dropped_and_duplicates_are_summed():
     matrix = entries((0, 1, 1.0), (1, 0, 1.5), (0, 1, 0.5), (2, 3, 0.0), (2, 2, 0.0), (3, 1, 2.0), (3, 1, -2.0))
     assert couplings.check(matrix).edges.tolist() == [[0, 1]]
     assert couplings.check(matrix).arrays[0].tolist() == [1.5]
+    narrow = scipy.sparse.coo_array((np.full(4, 100, np.int8), ([0, 0, 1, 1], [1, 1, 0, 0])), shape=(2, 2))
+    assert couplings.check(narrow).arrays[0].tolist() == [200.0]
+    assert couplings.check([narrow]).arrays[0].tolist() == [[0.0, 200.0], [200.0, 0.0]]
 
 
 def test_what_the_user_passed_is_neither_shared_nor_changed():

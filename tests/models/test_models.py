@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 
 import networkx
@@ -195,6 +196,7 @@ def test_a_seed_gives_one_machine(name):
     assert np.array_equal(arrays(7), arrays(7))
     assert not np.array_equal(arrays(7), arrays(8))
     assert not np.array_equal(arrays(None), arrays(None))
+    assert json.dumps(DRAWN[name](np.int64(7)).origin) == json.dumps(DRAWN[name](7).origin)
 
 
 BAD = {
@@ -210,6 +212,8 @@ BAD = {
     "fractional side": (lambda: models.ising((3, 2.5)), TypeError, ["shape[", "whole number"]),
     "distribution": (lambda: models.edwards_anderson((3, 3), distribution="normal"), ValueError, [
         "distribution must be one of", "'gaussian'", "'normal'"]),
+    "more units than indices": (lambda: models.ising((100_000, 100_000)), ValueError, [
+        "shape must ask for at most 2147483647 units", "10000000000"]),
     "glass of a periodic side of one": (lambda: models.edwards_anderson((1, 3)), ValueError, ["length 1"]),
     "coupling nan": (lambda: models.ising((3, 3), coupling=math.nan), ValueError, ["coupling must be finite"]),
     "coupling text": (lambda: models.curie_weiss(3, coupling="strong"), TypeError, ["coupling must be a number"]),

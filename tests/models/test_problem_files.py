@@ -63,6 +63,8 @@ BAD_FILES = {
     "negative number of edges": ("3 -1\n", ["line 1", "-1"]),
     "truncated": ("3 3\n1 2 1\n2 3 1\n", ["announces 3 edges", "after 2", "line 3", "truncated"]),
     "header alone": ("3 3\n", ["announces 3 edges", "after 0", "line 1"]),
+    "labels": ("3000000000 1\n1 2 1\n", ["at most 2147483647 units", "32 bits", "3000000000"]),
+    "gaps": ("2000000 1\n1 2 1\n", ["1 edges for 2000000 variables", "Number the variables from 1 without gaps"]),
     "more edges": ("3 1\n1 2 1\n\n2 3 1\n", ["line 4", "more than the 1", "'2 3 1'"]),
     "self-loop": ("3 2\n1 2 1\n3 3 1\n", ["line 3", "vertex 3 to itself"]),
     "duplicate": ("3 3\n1 2 1\n2 3 1\n2 1 4\n", ["line 4", "repeats the edge 1 2 of line 2"]),
@@ -120,6 +122,7 @@ FORMS = {
     "list": lambda q: q.tolist(),
     "csr": scipy.sparse.csr_array,
     "coo": scipy.sparse.coo_matrix,
+    "dict of SciPy": scipy.sparse.dok_array,
     "dict": lambda q: {(int(i), int(j)): float(q[i, j]) for i, j in np.ndindex(q.shape)},
 }
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import fastbm as bm
+from fastbm._base.versions import package_version
 from tests.support import runs
 
 pandas = pytest.importorskip("pandas")
@@ -37,7 +38,7 @@ def test_a_ladder(in_file: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(type(run._reader), "read", reading)
     tree = run.to_xarray()
-    assert tree.attrs["kind"] == "sample"
+    assert tree.attrs["kind"] == "sample" and tree.attrs["fastbm_version"] == package_version("fastbm")
     assert tree["samples"]["energy"].dims == ("draw", "chain")
     assert tree["samples"]["states"].dims == ("draw", "chain", "unit")
     assert tree["observables"]["overlap"].dims == ("draw", "pair")

@@ -114,6 +114,27 @@ def test_sequential_metropolis_on_a_ring_never_leaves_its_class_and_warns() -> N
     assert bm.sample(ring, sampler="metropolis", beta=0.5, n_chains=32, n_sweeps=500).converged
 
 
+@pytest.mark.parametrize("kernel", ["lookup", "sparse"])
+def test_ladders_on_a_ring_are_warned_of_and_are_not_said_to_have_converged(kernel: str) -> None:
+    ring, options = (
+        bm.models.ising((6,)),
+        {"rule": "metropolis", "beta": 0.66, "n_chains": 64, "betas": [0.12, 0.3, 0.66]},
+    )
+    with pytest.warns(UserWarning, match="never reach some states") as told:
+        run = bm.sample(ring, "tempering", order="coloured", kernel=kernel, **options)
+    assert len(told) == 1
+    assert run.converged is None
+    assert "coloured order" in run.doubt
+    assert bm.sample(ring, "tempering", kernel=kernel, **options).converged
+
+
+def test_an_estimate_by_chains_that_may_be_periodic_has_not_converged() -> None:
+    with pytest.warns(UserWarning, match="never reach some states"):
+        found = bm.infer(bm.models.ising((4, 4)), "metropolis", order="coloured", beta=0.2, seed=1)
+    assert found.converged is None
+    assert "coloured order" in found.detail["doubt"]
+
+
 def test_no_warning_where_nothing_is_periodic() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -11,7 +11,7 @@ import numpy as np
 from ..._base import checks
 from .dense import Dense
 from .layered import Layered
-from .protocol import Couplings, check_size
+from .protocol import Couplings, check_indices, check_size
 from .sparse import Sparse
 
 ROUNDING = 1e-12  # an asymmetry below this part of the largest coupling is rounding, and is averaged away
@@ -117,7 +117,8 @@ def _check_sparse(weights: Any) -> Sparse:
         raise TypeError(f"weights must be a matrix of real numbers; got dtype {weights.dtype}.")
     from scipy.sparse import csr_array, tril, triu
 
-    whole = csr_array(weights, dtype=np.float64, copy=True)
+    check_indices("weights", weights.shape[0])
+    whole = csr_array(_wide(weights))
     whole.sum_duplicates()
     bad = np.flatnonzero(~np.isfinite(whole.data))
     if bad.size:
@@ -139,13 +140,18 @@ def _check_sparse(weights: Any) -> Sparse:
     return Sparse.of_upper(upper)
 
 
+def _wide(matrix: Any) -> Any:
+    """Return a copy of a sparse matrix in float64, before entries of one place are added up in a narrow type."""
+    return matrix.astype(np.float64) if matrix.dtype.kind in "biuf" else matrix
+
+
 def _place(matrix: Any, entry: int) -> tuple[int, int]:
     """Row and column of a stored entry."""
     return int(np.searchsorted(matrix.indptr, entry, side="right")) - 1, int(matrix.indices[entry])
 
 
 def _check_layered(blocks: Sequence[Any]) -> Layered:
-    blocks = [block.toarray() if hasattr(block, "toarray") else block for block in blocks]
+    blocks = [_wide(block).toarray() if hasattr(block, "toarray") else block for block in blocks]
     checked = [checks.finite_array(f"weights[{k}]", block) for k, block in enumerate(blocks)]
     for k, (upper, lower) in enumerate(itertools.pairwise(checked)):
         if upper.shape[1] != lower.shape[0]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property, lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -21,6 +22,10 @@ class Dense:
         self._weights = frozen(weights)
         self.n_units = len(weights)
         self.sizes = (self.n_units,)
+
+    def __reduce__(self) -> Any:
+        """Return how a copy is made, whose arrays are read-only again."""
+        return Dense, (self._weights,)
 
     @property
     def arrays(self) -> tuple[np.ndarray, ...]:

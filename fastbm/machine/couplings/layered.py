@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -23,6 +24,10 @@ class Layered:
         self.n_units = sum(self.sizes)
         starts = (0, *itertools.accumulate(self.sizes))
         self.layers = tuple(slice(a, b) for a, b in itertools.pairwise(starts))
+
+    def __reduce__(self) -> Any:
+        """Return how a copy is made, whose arrays are read-only again."""
+        return Layered, (self.blocks,)
 
     @property
     def arrays(self) -> tuple[np.ndarray, ...]:

@@ -8,6 +8,7 @@ from typing import Protocol
 import numpy as np
 
 DENSE_LIMIT = 16_384  # units: beyond it a dense float64 matrix takes more than 2 GiB
+MOST_UNITS = (1 << 31) - 1  # that the indices of sparse couplings, 32 bits each, can name
 Csr = tuple[np.ndarray, np.ndarray, np.ndarray]
 BLOCK = 1 << 22  # numbers that a temporary array may hold where many rows are worked on at once
 
@@ -20,6 +21,14 @@ def check_size(n_units: int) -> None:
             f"{n_units} units are too many: couplings as one dense matrix would take {gigabytes:.3g} GB; the limit is "
             f"{DENSE_LIMIT} units. Couplings given as a scipy.sparse matrix, or as a list of blocks for a layered "
             "machine, are stored as they are and may have more, where what is asked of them needs no dense matrix."
+        )
+
+
+def check_indices(argument: str, n_units: int) -> None:
+    """Refuse more units than sparse couplings can have."""
+    if n_units > MOST_UNITS:
+        raise ValueError(
+            f"{argument} must ask for at most {MOST_UNITS} units, which indices of 32 bits can name; got {n_units}."
         )
 
 

@@ -39,6 +39,10 @@ class Sparse:
         self.edges = frozen(edges, np.int32)
         self._values = frozen(values)
 
+    def __reduce__(self) -> Any:
+        """Return how a copy is made, whose arrays are read-only again."""
+        return Sparse, (self.n_units, self.edges, self._values)
+
     @classmethod
     def of_pairs(cls, n_units: int, i: np.ndarray, j: np.ndarray, values: np.ndarray) -> Sparse:
         """Take pairs i != j in any order; those that name the same two units add up, and zeros are dropped."""

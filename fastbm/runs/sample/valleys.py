@@ -1,8 +1,11 @@
-"""Whether a machine may have valleys that none of a run's chains has visited, which no diagnostic shows."""
+"""Whether there may be states that none of a run's chains has visited, which no diagnostic shows."""
 
 from __future__ import annotations
 
 from ...sampling import valleys
+from ...sampling.chains import why_periodic
+from ...sampling.settings import SingleUnit
+from ..spec import Given
 from .samples import Samples
 
 
@@ -22,7 +25,9 @@ def starts_at_one_point(run: Samples) -> bool:
 
 
 def why_unseen(run: Samples, n_chains: int) -> str:
-    """Return why there may be valleys that none of the `n_chains` of a group has visited; empty if unlikely."""
+    """Return why there may be states that none of the `n_chains` of a group has visited; empty if unlikely."""
+    if why := _of_updates(run):
+        return why
     if run._sampler == "exact":
         return ""
     if run._sampler in ("wolff", "swendsen-wang") and n_chains > 1:
@@ -31,6 +36,19 @@ def why_unseen(run: Samples, n_chains: int) -> str:
         return ""  # each a start of its own
     clamped, one_point = bool(run.config["sample"].get("n_patterns")), starts_at_one_point(run)
     return valleys.why_unseen(run._start, _coldest(run), n_chains, one_point=one_point, clamped=clamped)
+
+
+def _of_updates(run: Samples) -> str:
+    """Return why updates of the run's rule and order may never reach some states; empty where they are safe."""
+    given = run._settings
+    if given.get("rule", given["sampler"]) != "metropolis":
+        return ""
+    from .task import subject_of
+
+    _, settings, subject = subject_of(run.config, run._reader.inputs, Given(model=run._start))
+    own = settings.own
+    assert isinstance(own, SingleUnit)
+    return why_periodic(subject.machine, rule=own.update, order=str(own.order), beta=min(settings.beta))
 
 
 def _coldest(run: Samples) -> float:

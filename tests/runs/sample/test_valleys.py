@@ -145,6 +145,27 @@ def test_no_error_bar_is_0() -> None:
     assert found.energy_error > 0.0
 
 
+def test_what_varies_a_little_hides_no_unseen_flip() -> None:
+    """A unit that no sample saw flip, beside one whose flips hardly cost energy; and flips that one in 400 pays."""
+    free = bm.BoltzmannMachine(np.zeros((2, 2)), [6.0, 1e-4])
+    exact = bm.infer(free, "exact")
+    for rule in ("gibbs", "metropolis"):
+        found = bm.infer(free, rule, seed=1)
+        assert found.converged and 1e-6 < abs(found.energy - exact.energy) < 2.0 * found.energy_error < 1e-3
+        assert found.mean_error[0] < 1e-4  # of a unit whose own bias holds it, sweeps are independent samples
+    pair = bm.BoltzmannMachine([[0.0, 3.0], [3.0, 0.0]], [0.1, -0.2])
+    for model, seed in ((free, 0), (pair, 6)):
+        run, exact = bm.sample(model, "exact", n_chains=4, n_sweeps=100, seed=seed), bm.infer(model, "exact")
+        row, beside = run.thermodynamics()[0], run.relaxation()
+        assert 0.0 < np.ptp(run.energy) < 1.0
+        assert abs(2.0 * row.energy.value - exact.energy) < 2.0 * 2.0 * row.energy.error < 0.1
+        assert abs(2.0 * row.specific_heat.value - exact.energy_variance) < 2.0 * 2.0 * row.specific_heat.error < 1.0
+        assert (beside.energy_error > 0.1).all()
+    lattice = bm.sample(bm.models.ising((16, 16)), beta=0.3, n_chains=16, n_sweeps=200, seed=1)
+    row, plain = lattice.thermodynamics()[0], bm.diagnostics.standard_error(lattice.energy / 256)
+    assert row.energy.error == pytest.approx(plain, rel=1e-3)  # where much varies, little is added
+
+
 def test_a_thin_that_leaves_no_sample_is_refused() -> None:
     with pytest.raises(ValueError, match="thin must be at most n_sweeps, or no sample is ever taken; got thin=20 and"):
         bm.sample(FERRO, n_sweeps=10, thin=20)
