@@ -26,6 +26,7 @@ from ._base import checks
 from .data.sources import Packed
 from .inference.likelihood import pseudo_likelihood
 from .learning.classifier.classifier import BoltzmannClassifier
+from .learning.closed_forms.learn import CLOSED_FORMS
 from .learning.settings import Monitor
 from .machine.machine import BoltzmannMachine
 from .runs.fit.verb import fit
@@ -200,12 +201,13 @@ class RestrictedMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _Mach
         return self._climb(rows, 1, seed, None if first else self.machine_)
 
     def _climb(self, rows: Any, n_epochs: int, seed: int, init: BoltzmannMachine | None) -> Self:
-        chains = {"n_chains": self.n_chains} if self.method == "pcd" else {}
+        method = checks.choice("method", self.method, ("pcd", "cd"))
+        chains = {"n_chains": self.n_chains} if method == "pcd" else {}
         n_epochs = checks.whole("n_iter", n_epochs, least=1)
         n_hidden = checks.whole("n_components", self.n_components, least=1)
         batch_size = checks.whole("batch_size", self.batch_size, least=1)
         self._learn(
-            rows, n_epochs, seed, init, method=self.method, n_hidden=n_hidden, l2=self.l2,
+            rows, n_epochs, seed, init, method=method, n_hidden=n_hidden, l2=self.l2,
             learning_rate=self.learning_rate, batch_size=min(batch_size, rows.shape[0]), **chains,
         )  # fmt: skip
         self.components_ = np.array(self.machine_.weights[0].T)
@@ -238,8 +240,9 @@ class PairwiseMachine(_Machine):
 
     Parameters
     ----------
-    method : {"pseudolikelihood", "exact", "monte-carlo", "mean-field", ...}
-        A rule of `fastbm.fit`.
+    method : {"pseudolikelihood", "exact", "monte-carlo", "mean-field", "tap", ...}
+        A rule of `fastbm.fit`. Formulas, such as "tap", have no penalties and no epochs, and refuse them unless they
+        are the default ones.
     l2, l2_bias : float
         Penalties of couplings and biases; the latter keeps those of units finite that are always on or off.
     n_iter : int
@@ -268,19 +271,21 @@ class PairwiseMachine(_Machine):
         rows = self._rows(X, reset=True)
         seed = _seed(self.random_state)
         packed = Packed(_packed(rows, np.random.default_rng(seed)), rows.shape[1])
-        run = fit(
-            packed,
-            self.method,
-            epochs=self.n_iter,
-            l2=self.l2,
-            l2_bias=self.l2_bias,
-            seed=seed,
-            monitor=QUIET,
-            threads=self.n_jobs,
-        )
+        run = fit(packed, self.method, seed=seed, monitor=QUIET, threads=self.n_jobs, **self._options())
         self.machine_ = self._named(run.model)
         self.coupling_, self.bias_ = np.array(run.model.weights), np.array(run.model.bias)
         return self
+
+    def _options(self) -> dict[str, Any]:
+        """Return the options of the rule, of which formulas have none."""
+        n_iter = checks.whole("n_iter", self.n_iter, least=1)
+        if self.method not in tuple(CLOSED_FORMS):
+            return {"epochs": n_iter, "l2": self.l2, "l2_bias": self.l2_bias}
+        usual = type(self)().get_params()
+        for name in ("n_iter", "l2", "l2_bias"):
+            if getattr(self, name) not in (0, usual[name]):
+                raise ValueError(f"{name} goes with other rules; method={self.method!r} is a formula. Leave it out.")
+        return {}
 
 
 class Classifier(ClassifierMixin, BaseEstimator):

@@ -68,7 +68,9 @@ def test_features_are_those_of_the_machine() -> None:
     )
     with pytest.raises(ValueError, match="X must have 12 columns, one a component; got 3"):
         machine.inverse_transform(np.zeros((2, 3)))
-    for name, value in (("n_iter", 0), ("n_iter", "many"), ("n_components", 0), ("batch_size", None)):
+    for name, value in (
+        ("n_iter", 0), ("n_iter", "many"), ("n_components", 0), ("batch_size", None), ("method", "exact"),
+    ):  # fmt: skip
         with pytest.raises((ValueError, TypeError), match=f"{name} must be"):
             small(**{name: value}).fit(BITS[:20])
 
@@ -129,6 +131,18 @@ def test_pairs_are_the_density_that_fit_learns() -> None:
     assert drawn.shape == (2000, 8) and set(np.unique(drawn)) <= {0, 1}
     np.testing.assert_allclose(drawn.mean(axis=0), rows.mean(axis=0), atol=0.08)
     assert np.array_equal(machine.sample(5, random_state=2), machine.sample(5, random_state=2))
+
+
+def test_formulas_take_no_option_of_other_rules() -> None:
+    rows = BITS[:600, [18, 19, 20, 21, 26]]
+    run = bm.fit(rows.astype(int), "tap", units="binary")
+    for options in ({}, {"l2": 0.0, "l2_bias": 0.0}):
+        assert np.array_equal(PairwiseMachine("tap", **options).fit(rows).coupling_, run.model.weights)
+    for name, value in (("n_iter", 50), ("l2", 0.1), ("l2_bias", 0.1)):
+        with pytest.raises(ValueError, match=f"{name} goes with other rules; method='tap' is a formula. Leave it"):
+            PairwiseMachine("tap", **{name: value}).fit(rows)
+    with pytest.raises(ValueError, match="n_iter must be at least 1"):
+        PairwiseMachine(n_iter=0).fit(rows)
 
 
 def test_classes_of_any_labels() -> None:

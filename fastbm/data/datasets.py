@@ -265,6 +265,14 @@ def check_row_weights(weights: Any, n_rows: int) -> np.ndarray | None:
     return in_range(found)
 
 
+def n_worth(weights: np.ndarray) -> int:
+    """Return how many rows that count alike rows of these weights are worth, (sum w)^2 / sum w^2.
+
+    Kish, Survey Sampling (1965).
+    """
+    return round(float(weights.sum() ** 2 / (weights**2).sum()))
+
+
 def in_range(weights: np.ndarray) -> np.ndarray:
     """Return weights of which sums of squares stay in the range of float64: as they are where they do."""
     largest = weights.max()

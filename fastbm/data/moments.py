@@ -9,6 +9,7 @@ import numpy as np
 
 from .._base import checks as _checks
 from .._base.threads import single_threaded_blas
+from ..machine.checks import check_columns
 from ..machine.couplings.protocol import frozen
 from ..machine.machine import BoltzmannMachine
 from ..machine.units import BINARY, SPIN, Units, units as convention
@@ -251,7 +252,8 @@ def smoothed_rates(data: Any, model: BoltzmannMachine, row_weights: Any = None) 
         return _kept_inside(up if data.n_samples is None else _succession(up * data.n_samples, data.n_samples))
     if _is_one_axis(data):
         return _kept_inside(_check_rates(data, model))
-    rows = data if isinstance(data, Rows) else sources.read(data, model.convention)[0]
+    given = check_columns("data", data, model.names)
+    rows = given if isinstance(given, Rows) else sources.read(given, model.convention)[0]
     _check_units(rows.n_units, model)
     weights = datasets.check_row_weights(row_weights, len(rows))
     scale = 1.0 if weights is None else max(np.count_nonzero(weights) / weights.sum(), 1.0)

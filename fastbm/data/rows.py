@@ -173,6 +173,13 @@ class Rows:
         known = None if self._known is None else self._known.at(indices)
         return Rows.of_packed(self.table.at(indices), self.n_units, known)
 
+    def of_weight(self, weights: np.ndarray | None) -> tuple[Rows, np.ndarray | None]:
+        """Return the rows whose weight is above 0, in memory where these are not all, and their weights."""
+        if weights is None or weights.all():
+            return self, weights
+        seen = np.flatnonzero(weights)
+        return self.chosen(seen), weights[seen]
+
 
 def pack(up: np.ndarray) -> np.ndarray:
     """Pack bits, eight units a byte, unit 0 in the lowest."""

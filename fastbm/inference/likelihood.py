@@ -19,6 +19,7 @@ from .._base.threads import fan_out
 from ..data import datasets
 from ..data.moments import smoothed_rates
 from ..diagnostics.verdicts import VERDICTS
+from ..machine.checks import check_columns
 from ..machine.machine import BoltzmannMachine, check_machine
 from ..machine.magnitude import refuse_beyond_range
 from .conditional.completions import log_sums_of_known
@@ -236,7 +237,7 @@ def log_sums(
 def _rows(model: BoltzmannMachine, data: Any) -> np.ndarray:
     """Return data as values, (n_rows, n_visible), NaN where an entry is missing."""
     check_machine(model)
-    found = datasets.load(str(data)).rows if isinstance(data, (str, Path)) else data
+    found = datasets.load(str(data)).rows if isinstance(data, (str, Path)) else check_columns("data", data, model.names)
     missing = np.ma.getmaskarray(found) if isinstance(found, np.ma.MaskedArray) else False
     array = found.data if isinstance(found, np.ma.MaskedArray) else checks.any_array("data", found)
     if array.dtype.kind == "f":

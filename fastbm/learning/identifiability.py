@@ -6,21 +6,75 @@ does. Albert and Anderson, Biometrika 71, 1 (1984), doi:10.1093/biomet/71.1.1.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
+from .._base.threads import single_threaded_blas
 from ..data.counting import count_together
+from ..data.moments import Moments
 from ..data.rows import Rows
 from ..machine.couplings import Couplings, Dense
 
 MOST_NAMED = 10
+ROUNDING = 1e-3  # of a row, by which moments may miss that a state never occurs
+EXACT_ROWS = 10**9  # that stand for moments without a number of them
 
 Pairs = list[tuple[int, int]]
 
 
+class Joint(NamedTuple):
+    """How often two units take each joint state, (n_units, n_units) each; once a row, or in all of them once.
+
+    `alone` is how often the first is up and the second down; what is at most `least` never occurs.
+    """
+
+    both: np.ndarray
+    alone: np.ndarray
+    neither: np.ndarray
+    least: float = 0.0
+
+    @classmethod
+    def of(cls, data: Rows | np.ndarray | Moments) -> Joint:
+        """Count joint states in rows, in those in which both units are known, or take them from moments."""
+        if isinstance(data, Moments):
+            moments = data.to_units("binary")
+            return cls._of_together(moments.second_moment, 1.0, ROUNDING / (data.n_samples or EXACT_ROWS))
+        up = Rows.of(data)
+        return cls._of_together(count_together(up), len(up)) if up.complete else cls._of_gaps(up)
+
+    @classmethod
+    def _of_together(cls, both: np.ndarray, total: float, least: float = 0.0) -> Joint:
+        alone = np.diagonal(both)[:, None] - both
+        return cls(both, alone, total - both - alone - alone.T, least)
+
+    @classmethod
+    def _of_gaps(cls, up: Rows) -> Joint:
+        both, alone, neither = np.zeros((3, up.n_units, up.n_units))
+        with single_threaded_blas():
+            for some in up.blocks():
+                ones = up[some].astype(np.float32)
+                zeros = up.known(some) - ones
+                both += ones.T @ ones
+                alone += ones.T @ zeros
+                neither += zeros.T @ zeros
+        return cls(both, alone, neither)
+
+    @property
+    def vary(self) -> np.ndarray:
+        """Whether both units change, among the rows in which both are known."""
+        first = ~self.never(self.both + self.alone) & ~self.never(self.alone.T + self.neither)
+        return first & first.T
+
+    def never(self, counts: np.ndarray) -> np.ndarray:
+        """Return where a joint state does not occur."""
+        return counts <= self.least
+
+
 def describe_degenerate(
-    up: Rows | np.ndarray,
+    data: Rows | np.ndarray | Moments,
     names: Sequence[Hashable] | None = None,
     *,
     coupled: np.ndarray | None = None,
@@ -31,8 +85,8 @@ def describe_degenerate(
 
     Parameters
     ----------
-    up : Rows, or (m, n_units) uint8 array
-        Rows of bits.
+    data : Rows, (m, n_units) uint8 array, or Moments
+        Rows of bits, entries of which may be missing, or moments of all units.
     names : sequence, optional
         Of the units; their numbers when left out.
     coupled : (n_units, n_units) bool array, optional
@@ -47,40 +101,40 @@ def describe_degenerate(
 
     Notes
     -----
-    Cost O(m n_units^2), by matrix products.
+    Cost O(m n_units^2), by matrix products. Of rows that lack entries a state counts as one that never occurs if it
+    does not where both units are known; what others tell of the missing ones may still speak for it.
     """
-    m = len(up)
     if couplings_held and biases_held:
         return []
-    together = count_together(up)
-    ups = np.diagonal(together)
-    changes = (ups > 0) & (ups < m)
-    if m > 1 and not changes.any():
-        return [f"all {m} rows are equal: biases run to infinity; give rows that differ, or l2 and l2_bias"]
+    joint = Joint.of(data)
+    gaps = isinstance(data, Rows) and not data.complete
+    down, up = joint.never(np.diagonal(joint.both)), joint.never(np.diagonal(joint.neither))
+    if not (gaps or isinstance(data, Moments)) and len(data) > 1 and (down | up).all():
+        return [f"all {len(data)} rows are equal: biases run to infinity; give rows that differ, or l2 and l2_bias"]
     lines = [
-        _constant(np.flatnonzero(ups == 0), "never", "-", names),
-        _constant(np.flatnonzero(ups == m), "always", "+", names),
+        _constant(np.flatnonzero(down), "never", "-", names),
+        _constant(np.flatnonzero(up), "always", "+", names),
     ]
     if not couplings_held:
-        some = changes[:, None] & changes[None, :]
-        lines += _describe_pairs(together, m, np.triu(some if coupled is None else some & coupled, 1), names)
-    return [line for line in lines if line]
+        asked = joint.vary if coupled is None else joint.vary & coupled
+        lines += _describe_pairs(joint, np.triu(asked, 1), names)
+    lines = [line for line in lines if line]
+    if not gaps:
+        return lines
+    return [re.sub(r"\bruns? to", "may run to", f"where entries are known, {line}") for line in lines]
 
 
-def _describe_pairs(together: np.ndarray, m: int, asked: np.ndarray, names: Sequence[Hashable] | None) -> list[str]:
+def _describe_pairs(joint: Joint, asked: np.ndarray, names: Sequence[Hashable] | None) -> list[str]:
     """Return a line for each kind of joint state that pairs i < j, of those `asked` for, never take."""
-    ups = np.diagonal(together)
-    only_first, only_second = ups[:, None] - together, ups[None, :] - together
-    neither = m - together - only_first - only_second
-    same = asked & (only_first == 0) & (only_second == 0)
-    opposite = asked & (together == 0) & (neither == 0)
+    together, neither, only_first = map(joint.never, (joint.both, joint.neither, joint.alone))
+    same, opposite = asked & only_first & only_first.T, asked & together & neither
     rest = asked & ~same & ~opposite
-    ordered = _pairs(rest & (only_first == 0)) + [(j, i) for i, j in _pairs(rest & (only_second == 0))]
+    ordered = _pairs(rest & only_first) + [(j, i) for i, j in _pairs(rest & only_first.T)]
     return [
         _copies(_pairs(same), "are equal in every row", "+", names),
         _copies(_pairs(opposite), "are opposite in every row", "-", names),
-        _missing(_pairs(rest & (together == 0)), "never on together", "-", names),
-        _missing(_pairs(rest & (neither == 0)), "never off together", "-", names),
+        _missing(_pairs(rest & together), "never on together", "-", names),
+        _missing(_pairs(rest & neither), "never off together", "-", names),
         _missing(sorted(ordered), "such that the first is never on without the second", "+", names),
     ]
 

@@ -85,10 +85,17 @@ class Learner:
         """
         if self._diverged:
             return self._last
-        if self.over and self._astray:
+        return self.driver.parameters if (chosen := self._chosen) is None else chosen
+
+    @property
+    def _chosen(self) -> Parameters | None:
+        """Parameters that learning ends with in place of the driver's; None where it ends with these, or goes on."""
+        if not self.over:
+            return None
+        if self._astray:
             assert self._watch is not None and self._watch.kept is not None
             return self._watch.kept
-        return self._best if self._best is not None and self.over else self.driver.parameters
+        return self._best
 
     @property
     def model(self) -> BoltzmannMachine:
@@ -233,12 +240,15 @@ class Learner:
         stopping = with_prefix("stopping", self.stopping.state())
         best = {} if self._best is None else with_prefix("best", self._best.to_state())
         watch = {} if self._watch is None else with_prefix("watch", self._watch.state())
-        return {**self.driver.state(), **counted, **chains, **stopping, **best, **watch, **self.parameters.to_state()}
+        parts = {**self.driver.state(), **counted, **chains, **stopping, **best, **watch}
+        if self._chosen is not None and not self._diverged:  # the driver's are still looked at, by annealing
+            parts |= with_prefix("driver", self.driver.parameters.to_state())
+        return {**parts, **self.parameters.to_state()}
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
         """Restore what `state` returned."""
         self.n_epochs = int(state["n_epochs"])
-        self.driver.restore(state)
+        self.driver.restore(state | without_prefix("driver", state))
         if self._chains is not None:
             self._chains.restore(without_prefix("mixing", state))
         if stopping := without_prefix("stopping", state):

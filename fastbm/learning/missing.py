@@ -19,8 +19,8 @@ CLAMPED = ("exact", "gibbs", "annealed", "mean-field")  # ways to infer what a r
 MOST_NAMED = 10
 
 
-def check_known(argument: str, rows: Rows, *, all_units: bool) -> None:
-    """Refuse rows of which no entry is known, and units that no row knows."""
+def check_known(argument: str, rows: Rows, weights: np.ndarray | None = None, *, all_units: bool) -> None:
+    """Refuse rows of which no entry is known, and units that no row knows whose weight is above 0."""
     if rows.complete:
         return
     empty, first = 0, -1
@@ -35,28 +35,13 @@ def check_known(argument: str, rows: Rows, *, all_units: bool) -> None:
             f"{argument} must have at least one known entry in each row; {what} none, the first is row {first}. Leave "
             "such rows out: they say nothing."
         )
-    never = np.flatnonzero(rows.known_counts() == 0)
+    never = np.flatnonzero(rows.known_counts(weights) == 0)
     if all_units and never.size:
         named = ", ".join(map(str, never[:MOST_NAMED])) + (" and more" if never.size > MOST_NAMED else "")
         raise ValueError(
-            f"{argument} must have each unit known in at least one row; never known: {named}. Leave these units out, "
-            "or make them hidden units by n_hidden."
+            f"{argument} must have each unit known in at least one row{'' if weights is None else ' that counts'}; "
+            f"never known: {named}. Leave these units out, or make them hidden units by n_hidden."
         )
-
-
-def describe_constant(rows: Rows) -> list[str]:
-    """Name units that are the same in all rows in which they are known, one line for each state."""
-    ups = rows.sums()
-    lines = []
-    for sign, when, units in (("-", "never", ups == 0), ("+", "always", ups == rows.known_counts())):
-        found = np.flatnonzero(units)
-        if found.size:
-            named = ", ".join(map(str, found[:MOST_NAMED])) + (" and more" if found.size > MOST_NAMED else "")
-            lines.append(
-                f"where they are known, these units are {when} on: {named}. Their biases may run to {sign}infinity; "
-                "give l2_bias or leave them out"
-            )
-    return lines
 
 
 def _check_method(method: str, given: dict[str, Any]) -> None:

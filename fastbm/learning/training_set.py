@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from .._base import checks, rng
+from ..data.datasets import n_worth
 from ..data.moments import Moments, moments_of_rows
 from ..data.rows import Rows
 from ..machine.machine import BoltzmannMachine
@@ -142,6 +143,14 @@ class Sample:
         """Whether entries of rows are missing."""
         return self.up is not None and not self.up.complete
 
+    @property
+    def known_part(self) -> float:
+        """About the part of all pairs of visible units of which rows know both."""
+        if self.up is None or self.up.complete:
+            return 1.0
+        total = len(self.up) if self.weights is None else self.weights.sum()
+        return float(np.mean(self.up.known_counts(self.weights) / total)) ** 2
+
     def by_moments(self, settings: FitSettings) -> bool:
         """Return whether the rule learns from whole rows, and asks for nothing but their first and second moments."""
         s = settings
@@ -182,13 +191,10 @@ class Sample:
 
     @property
     def n_rows(self) -> int | None:
-        """Number of rows, or of as many of equal weight as they are worth; None where moments are exact.
-
-        Kish, Survey Sampling (1965).
-        """
+        """Number of rows, or of as many of equal weight as they are worth; None where moments are exact."""
         if self.up is None:
             return self.moments.n_samples
-        return len(self.up) if self.weights is None else round(self.weights.sum() ** 2 / (self.weights**2).sum())
+        return len(self.up) if self.weights is None else n_worth(self.weights)
 
     def clamped(self) -> PhaseMoments:
         """Return moments of the clamped phase of a machine without hidden units."""

@@ -7,7 +7,6 @@ from typing import NamedTuple
 import numpy as np
 
 from .._base.streams import Stream
-from .learners.closed import ClosedForm
 from .learners.protocol import Driver
 from .monitor.chains import R_HAT_OF_CHAINS
 from .monitor.divergence import Watch
@@ -53,7 +52,7 @@ def rows(
 
     `astray` is given where learning diverged, `idle` where hidden units do nothing, `r_hat` is that of the free chains.
     """
-    converged = None if isinstance(driver, ClosedForm) else driver.converged
+    converged = driver.converged
     if astray is not None or stopping.hopeless or idle is not None or (converged and r_hat > R_HAT_OF_CHAINS):
         converged = False
     found = driver.verdict

@@ -46,10 +46,14 @@ def test_looks_are_right(options: dict[str, Any]):
     assert not any(name.startswith("likelihood") for name in run.metrics)
 
 
-def test_looks_do_not_depend_on_threads_or_stops(tmp_path: Path):
-    rows = rows_of(100, 8)
-    options = {"n_hidden": 3, "epochs": 7, "ais_every": 3, "holdout": rows[:30], "n_chains": 70, "evaluate": "ais"}
-    bm.fit(rows, out=tmp_path / "whole.h5", threads=2, **options)
+@pytest.mark.parametrize("ending", [{"patience": 9}, {"learning_rate": 30.0, "batch_size": 20}], ids=["best", "astray"])
+@pytest.mark.filterwarnings("ignore:learning diverged:fastbm.ConvergenceWarning")
+def test_looks_do_not_depend_on_threads_or_stops(ending: dict[str, Any], tmp_path: Path):
+    """Looks are at the last epoch's machine, where learning ends with that of another one."""
+    rows, held = rows_of(100, 8), rows_of(30, 8, 1)
+    options = {"n_hidden": 3, "epochs": 7, "ais_every": 3, "holdout": held, "n_chains": 70, "evaluate": "ais", **ending}
+    whole = bm.fit(rows, out=tmp_path / "whole.h5", threads=2, **options)
+    assert np.any(whole.model.weights[0] != whole.weights["weights"][-1])
     run = bm.fit(rows, out=tmp_path / "run.h5", threads=1, max_seconds=0.0, **options)
     while not run.finished:
         run = bm.resume(tmp_path / "run.h5", threads=1, max_seconds=0.0)

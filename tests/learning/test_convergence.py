@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import fastbm as bm
-from tests.support.machines import draw, machine
+from tests.support.machines import UNITS, draw, machine
 
 
 def test_convergence_does_not_depend_on_what_is_recorded() -> None:
@@ -22,6 +22,33 @@ def test_a_start_that_is_the_maximum_has_converged() -> None:
     again = bm.fit(rows, method="exact", init=learned, tolerance=1e-5)
     assert again.converged
     np.testing.assert_allclose(again.model.weights, learned.weights, atol=1e-4)
+
+
+@pytest.mark.parametrize("units", UNITS)
+@pytest.mark.parametrize("method", ["exact", "pseudolikelihood", "rise", "log-rise"])
+@pytest.mark.parametrize("n_more", [0, 10])  # of 14 units, states are no table
+def test_a_unit_that_others_decide_has_no_maximum(method: str, n_more: int, units: str) -> None:
+    """No pair shows that: unit 3 is up where two of three others are."""
+    rows = np.random.default_rng(0).integers(0, 2, (400, 3))
+    more = np.random.default_rng(1).integers(0, 2, (400, n_more))
+    rows = np.c_[rows, rows.sum(axis=1) > 1.5, more].astype(int)
+    rows = rows if units == "binary" else 2 * rows - 1
+    with pytest.warns(bm.ConvergenceWarning, match=f"{method} has no finite optimum for these data: couplings grow"):
+        run = bm.fit(rows, method, evaluate="none")
+    assert run.converged is False
+    assert "without end" in run.doubt or "gradient is" in run.doubt
+    assert bm.fit(rows, method, evaluate="none", l2=1e-4, epochs=2_000).converged
+
+
+@pytest.mark.parametrize("method", ["exact", "pseudolikelihood"])
+def test_a_strong_maximum_is_one(method: str) -> None:
+    """Two units differ in as few rows as they can without the maximum at infinity."""
+    rows = np.random.default_rng(0).integers(0, 2, (100_000, 4))
+    rows[:, 1] = rows[:, 0]
+    rows[:4] = [[1, 0, 0, 1], [0, 1, 1, 1], [1, 0, 1, 0], [0, 1, 0, 0]]
+    run = bm.fit(rows, method, evaluate="none")
+    assert run.converged
+    assert run.model.weights[0, 1] > 20.0
 
 
 def test_too_few_iterations_have_not_converged() -> None:

@@ -8,6 +8,7 @@ import scipy.sparse
 
 import fastbm as bm
 from fastbm.data.counting import count_together
+from fastbm.data.rows import Rows
 from fastbm.learning import identifiability
 from fastbm.learning.identifiability import describe_degenerate, describe_few, which_coupled
 from tests.twins import fidelity as reference
@@ -58,6 +59,28 @@ def test_missing_joint_states():
         "one pair is never off together, (2, 3): its coupling runs to -infinity; give l2",
         "2 pairs are such that the first is never on without the second, (4, 5), (6, 7): their couplings run to "
         "+infinity; give l2",
+    ]
+
+
+@pytest.mark.parametrize("units", ["binary", "spin"])
+@pytest.mark.parametrize("n_samples", [400, None])
+def test_moments_tell_what_their_rows_do(n_samples: int | None, units: str):
+    up = some_bits(400, 6)
+    up[:, 0], up[:, 2] = 0, up[:, 1] & up[:, 2]
+    moments = bm.Moments.of(up, "binary").to_units(units)
+    moments = bm.Moments(moments.mean, moments.second_moment, n_samples, units)
+    assert describe_degenerate(moments) == describe_degenerate(up)
+    with pytest.warns(bm.ConvergenceWarning, match="never on") as caught:
+        bm.fit(moments, "exact", epochs=1)
+    assert len(caught) == 2
+
+
+def test_rows_that_lack_entries_tell_of_pairs_that_are_known_together():
+    up, known = some_bits(400, 5), some_bits(400, 5, 0.9, seed=1)
+    up[:, 1] &= 1 - up[:, 0] * known[:, 0]
+    known[:, 4] &= 1 - known[:, 3] * up[:, 3]  # of 3 and 4, where both are known, 3 is always down
+    assert describe_degenerate(Rows.of(up & known, known)) == [
+        "where entries are known, one pair is never on together, (0, 1): its coupling may run to -infinity; give l2"
     ]
 
 

@@ -27,7 +27,7 @@ def test_arrays_masks_and_files_give_the_same_bits(units: str, tmp_path: Path) -
         file["single"], file["double"] = rows.astype(np.float32), rows
     masked = np.ma.masked_array(np.where(np.isnan(rows), 7, rows).astype(np.int8), np.isnan(rows))
     given = [rows, masked, f"{tmp_path}/a.h5:single", f"{tmp_path}/a.h5:double", iter([rows[:40], rows[40:]])]
-    common = {"method": "monte-carlo", "epochs": 3, "n_chains": 32, "units": units}
+    common = {"method": "monte-carlo", "epochs": 3, "n_chains": 32, "units": units, "l2": 1e-3, "l2_bias": 1e-3}
     runs = [bm.fit(data, **common) for data in given]
     for run in [*runs, bm.open(bm.fit(masked, **common, out=tmp_path / "run.h5").path)]:
         assert np.array_equal(run.model.weights, runs[0].model.weights)
@@ -84,7 +84,7 @@ def test_the_preset_samples_what_would_take_long_to_sum(monkeypatch: pytest.Monk
     assert f"{100 * np.isnan(rows).mean():.1f} % of entries missing" in str(run.summary())
     monkeypatch.setattr(row_sums, "LONGEST_SECONDS", 1e-9)
     with pytest.raises(ValueError, match="evaluate='exact' asks for the likelihood of rows that lack entries"):
-        bm.fit(rows[:, :8][:50], method="monte-carlo", evaluate="exact")
+        bm.fit(rows[:, :8][:50], method="monte-carlo", evaluate="exact", l2=1e-3)
 
 
 def test_rows_that_stay_in_their_file_are_read_again_with_what_they_lack(
@@ -119,12 +119,12 @@ def test_whole_rows_may_be_judged_by_rows_that_lack_entries() -> None:
 
 
 def test_units_that_are_constant_where_they_are_known_are_named() -> None:
-    rows = np.array([[1.0, np.nan, 0.0], [1.0, 1.0, np.nan], [np.nan, 0.0, 0.0], [1.0, 1.0, 0.0]])
+    rows = np.array([[1.0, np.nan, 0.0], [1.0, 1.0, np.nan], [np.nan, 0.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
     with pytest.warns(bm.ConvergenceWarning) as caught:
-        bm.fit(rows, method="monte-carlo", epochs=1, n_chains=16)
+        bm.fit(rows, row_weights=[1, 1, 1, 1, 0], method="monte-carlo", epochs=1, n_chains=16)
     texts = [str(one.message) for one in caught]
-    assert "these units are never on: 2. Their biases may run to -infinity" in texts[0]
-    assert "these units are always on: 0. Their biases may run to +infinity" in texts[1]
+    assert "where entries are known, unit 2 is never on: its bias may run to -infinity" in texts[0]
+    assert "where entries are known, unit 0 is always on: its bias may run to +infinity" in texts[1]
 
 
 HOLES = [[1, np.nan, 0], [0, 1, 1], [np.nan, 0, 1], [1, 1, 0]]
@@ -143,6 +143,11 @@ WATCHED = {"n_hidden": 40, "method": "pcd", "layout": "general", "patience": 2, 
         ),
         ("2 rows have none, the first is row 0", [EMPTY, *HOLES, EMPTY], {}),
         ("each unit known in at least one row; never known: 1. Leave", [[1, np.nan], [0, np.nan]], {}),
+        (
+            "known in at least one row that counts; never known: 0. Leave",
+            [[np.nan, 0], [np.nan, 1], [1, 0]],
+            {"row_weights": [1, 1, 0]},
+        ),
         ("holdout must have at least one known entry in each row", HOLES, {"holdout": [EMPTY]}),
         ("'pseudolikelihood' needs whole rows.*'monte-carlo', 'pcd' or 'exact'", HOLES, {"method": "pseudolikelihood"}),
         ("method='tap' needs whole rows.* or fill the entries in by fastbm.complete", HOLES, {"method": "tap"}),

@@ -67,7 +67,7 @@ def test_the_maximum_is_that_of_l_bfgs(units: str, options: dict[str, float], mo
     run = bm.fit(rows, method="exact", **options)
     monkeypatch.setattr(newton, "MOST_NUMBERS", 0)
     other = bm.fit(rows, method="exact", **options | {"tolerance": 1e-9})
-    assert run.converged
+    assert run.converged is ("l2" in options)
     assert run.metrics["log_likelihood"][-1] == pytest.approx(other.metrics["log_likelihood"][-1], abs=1e-5)
     if "l2" in options:
         np.testing.assert_allclose(run.model.weights, other.model.weights, atol=2e-3)

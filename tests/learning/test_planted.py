@@ -119,14 +119,15 @@ def test_a_table_has_a_row_for_every_cell_and_is_printed_in_80_columns() -> None
     lines = str(found).splitlines()
     assert max(map(len, lines)) <= 80
     assert sum(line.startswith("Ranked over the 4 of 4 sets") for line in lines) == 2
-    assert sum("yes" in line for line in lines) == len(found)
+    assert sum("yes" in line for line in lines) == len(found) / 3  # formulas cannot tell
     many = bm.RuleComparison(found.cells * 3)
     text = str(many)
     assert "one, 200 rows: error of couplings" in text and "two, 400 rows: held-out log-likelihood" in text
     assert max(map(len, text.splitlines())) <= 80
     for row in found.summary(("model", "rule")):
         chosen = [r for r in found.table if (r["model"], r["rule"]) == (row["model"], row["rule"])]
-        assert row["n"] == 4 and row["skipped"] == 0 and row["converged"] == 1.0
+        assert row["n"] == 4 and row["skipped"] == 0
+        assert row["converged"] == (1.0 if row["rule"].startswith("rise") else None)
         assert row["pair_off"] == pytest.approx(np.sqrt(np.mean([r["pair_off"] ** 2 for r in chosen])))
 
 

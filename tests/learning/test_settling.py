@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from fastbm.learning.errors.statistics import Statistics
 from fastbm.learning.moments import Parameters, PhaseMoments
 from fastbm.learning.monitor.divergence import independent
 from fastbm.learning.monitor.moment_test import CALLS, FORGOTTEN, STRETCHES, MomentTest
+from fastbm.learning.optimise import coordinates
 from fastbm.learning.settings import FitSettings
 from fastbm.learning.training_set import Sample
 from fastbm.runs.fit.task import FitTask
@@ -51,6 +53,23 @@ def test_defaults_come_to_the_maximum_within_the_noise_of_the_data(name: str) ->
         assert run.converged
         # the maximum itself is as far above the machine that the data are from, on the average
         assert best - log_likelihood(run) < n_parameters / (2 * len(rows))
+
+
+@pytest.mark.parametrize("name", ["gaps", "many units", "few of many pairs"])
+def test_who_says_that_it_converged_is_near_the_maximum(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the metric is a rough one, and moments differ little along the way that is left."""
+    rows = glass(1.0 if name == "many units" else 2.0, 1)[:2000].astype(float)
+    if name == "gaps":
+        rows[np.random.default_rng(0).random(rows.shape) < 0.15] = np.nan
+    else:
+        monkeypatch.setattr(coordinates, "MOST_PARAMETERS", 0)
+        monkeypatch.setattr(coordinates, "MOST_UNITS", 10 if name == "many units" else 0)
+    best = log_likelihood(bm.fit(rows, method="exact", weights_every=0, monitor_every=500, tolerance=1e-5))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        run = bm.fit(rows, method="monte-carlo", weights_every=0, monitor_every=50, epochs=400)
+    assert run.converged is (name != "few of many pairs")
+    assert (best - log_likelihood(run) < 55 / (2 * len(rows))) is run.converged
 
 
 def test_steps_that_were_told_apart_keep_their_meaning() -> None:

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 import fastbm as bm
+from fastbm.learning.errors.fisher import fisher_errors, fisher_information
 from fastbm.learning.fidelity.moments import ORDERS
 from fastbm.learning.learners.likelihood import Likelihood
 from fastbm.learning.moments import Parameters
 from fastbm.runs.fit.task import FitTask
 from tests.support.learning import as_vector, fit_task, gradient_by_differences, some_rows
-from tests.support.machines import machine
+from tests.support.machines import draw, machine
 from tests.twins import fidelity as reference
 
 UNITS = ["binary", "spin"]
@@ -100,6 +101,22 @@ def test_weights_of_any_size_count_relative_to_one_another(factor: float) -> Non
     plain, scaled = (bm.fit(rows, row_weights=w, **common) for w in (weights, weights * factor))
     np.testing.assert_allclose(scaled.model.bias, plain.model.bias, atol=1e-6)
     np.testing.assert_allclose(scaled.errors["bias"][-1], plain.errors["bias"][-1], rtol=1e-6)
+
+
+def test_information_of_weighted_rows_is_that_of_repeated_ones() -> None:
+    """But for the number of rows, by Kish; rows of weight 0 are as good as none."""
+    model = machine("restricted", "spin", seed=3)
+    rows, counts = draw(model, 1_500), np.repeat([0.0, 1.0, 2.0], 500)
+    weighted, repeated = (
+        fisher_information(model, rows=one, row_weights=w)
+        for one, w in ((rows, counts), (rows.repeat(counts.astype(int), axis=0), None))
+    )
+    assert (weighted.detail["n_samples"], repeated.detail["n_samples"]) == (900, 1_500)
+    surplus = [1.0 - (len(weighted.matrix) + 2) / n for n in (900, 1_500)]
+    np.testing.assert_allclose(weighted.matrix * surplus[0], repeated.matrix * surplus[1], atol=1e-12)
+    run = bm.fit(rows, init=model, row_weights=counts, method="exact", epochs=1, errors="fisher")
+    expected = fisher_errors(run.model, n_rows=900, rows=rows, row_weights=counts)
+    np.testing.assert_allclose(run.errors["bias"][-1], expected.bias, rtol=1e-9)
 
 
 def test_masked_weights_are_refused() -> None:

@@ -13,7 +13,7 @@ from fastbm.data.rows import Rows
 from fastbm.learning.learners.likelihood import Likelihood
 from fastbm.learning.optimise import coordinates, newton
 from fastbm.learning.optimise.centring import Centring
-from fastbm.learning.optimise.coordinates import Whitened, whitened
+from fastbm.learning.optimise.coordinates import Whitened, gaussian, whitened
 from fastbm.learning.optimise.lbfgs import Lbfgs, by_secants
 from fastbm.learning.training_set import Sample
 from tests.support.learning import coupled_pairs, fit_task
@@ -65,6 +65,29 @@ def test_metric_is_the_covariance_of_centred_statistics(units: str, sparse: bool
     np.testing.assert_allclose(found.plain_slope(found.slope(vector)), vector, atol=1e-12)
 
 
+@pytest.mark.parametrize("gaps", [False, True])
+def test_coordinates_of_many_units_are_those_of_gaussian_ones(gaps: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The squared length is the variance of sum D_ij x_i x_j + sum D_i x_i; gradients are those along the way back."""
+    monkeypatch.setattr(coordinates, "SMALLEST", 0.0)
+    model = some_machine(5, "spin")
+    sample = some_data(model, 400)
+    if gaps:
+        known = np.ones(sample.rows.shape, np.uint8)
+        known[0, 0] = 0
+        sample = Sample(model, Rows.of(sample.rows[:], known))
+    centring = Centring(model, sample.mean, sample.spread)
+    found = gaussian(sample, settings(model, beta=0.7), centring)
+    assert found is not None
+    pairs, draw = coupled_pairs(model), np.random.default_rng(2)
+    vector, gradient, other = (draw.normal(size=size) for size in (len(pairs) + 5, len(pairs) + 5, found.size))
+    correlations = np.corrcoef(model.convention.values(sample.rows[:], np.float64).T)
+    x = draw.multivariate_normal(np.zeros(5), correlations, size=400_000)
+    terms = np.stack([*(x[:, i] * x[:, j] for i, j in pairs), *x.T], axis=1)
+    length = np.sum(found.into(vector) ** 2)
+    assert length == pytest.approx(0.7**2 * sample.known_part * np.var(terms @ vector), rel=0.02)
+    assert found.slope(gradient) @ other == pytest.approx(gradient @ found.back(other))
+
+
 def test_penalty_is_part_of_the_metric() -> None:
     """v -> l2/2 sum W^2 + l2_bias/2 sum b^2 is a quadratic form; the metric holds its matrix."""
     model = some_machine(4, "binary")
@@ -92,7 +115,7 @@ def test_weighted_and_many_rows_are_thinned_evenly(monkeypatch: pytest.MonkeyPat
     np.testing.assert_allclose(metric_of(close), metric_of(exact), atol=0.1)
     monkeypatch.setattr(coordinates, "MOST_ROWS", 100)
     up = np.repeat([[0, 0, 1, 1], [1, 0, 0, 1], [0, 1, 0, 1]], 100, axis=0).astype(np.uint8)  # in order of the kind
-    counts = np.unique(coordinates._some_rows(Sample(model, Rows.of(up))), axis=0, return_counts=True)[1]
+    counts = np.unique(coordinates.some_rows(Sample(model, Rows.of(up))), axis=0, return_counts=True)[1]
     assert sorted(counts.tolist()) == [33, 33, 34]
 
 

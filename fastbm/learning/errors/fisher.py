@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..._base import checks, rng
+from ...data.datasets import check_row_weights, n_worth
 from ...data.rows import Rows
 from ...inference.ais.path import draw_starts
 from ...machine.machine import BoltzmannMachine
@@ -51,6 +52,7 @@ def fisher_errors(
     n_rows: int,
     beta: float = 1.0,
     rows: np.ndarray | Rows | None = None,
+    row_weights: np.ndarray | None = None,
     l2: float = 0.0,
     l2_bias: float = 0.0,
     method: str = "auto",
@@ -71,6 +73,8 @@ def fisher_errors(
         Inverse temperature at which it was learned.
     rows : (m, n_visible) array, optional
         The data in the machine's units, for "rows".
+    row_weights : (m,) array, optional
+        What rows count for, all alike unless given.
     l2, l2_bias : float
         The penalty it was learned with. Errors are then those of the penalised estimate about its own mean, which the
         penalty has moved towards 0: they say nothing of that bias.
@@ -109,8 +113,9 @@ def fisher_errors(
     if n_samples is None:
         n_samples = max(LEAST_SAMPLES, USUAL_SAMPLES * _n_parameters(model), min(n_rows, MOST_SAMPLES))
     found = fisher_information(
-        model, beta=beta, rows=rows, method=method, n_samples=n_samples, n_sweeps=n_sweeps, seed=seed, threads=threads
-    )
+        model, beta=beta, rows=rows, row_weights=row_weights, method=method, n_samples=n_samples, n_sweeps=n_sweeps,
+        seed=seed, threads=threads,
+    )  # fmt: skip
     statistics = Statistics(model)
     penalty = np.repeat([l2, l2_bias], [statistics.n_pairs, statistics.n_units])
     errors, unidentified = sandwich(found.matrix, penalty, n_rows)
@@ -129,6 +134,7 @@ def fisher_information(
     *,
     beta: float = 1.0,
     rows: np.ndarray | Rows | None = None,
+    row_weights: np.ndarray | None = None,
     method: str = "auto",
     n_samples: int | None = None,
     n_sweeps: int | None = None,
@@ -145,20 +151,23 @@ def fisher_information(
         moments = visible_moments(model, beta, threads) if model.n_hidden else exact_moments(model, beta)
         return Information(beta**2 * moments.covariance(), moments.mean, method, {})
     if method == "rows":
-        up = rows if isinstance(rows, Rows) else model.check_states(rows, argument="rows", n_units=model.n_visible)
-        _refuse_few(
-            "rows has", len(up), n_parameters, 'Leave rows out, which takes samples of the machine ("monte-carlo").'
-        )
+        if not isinstance(rows, Rows):
+            rows = Rows.of(model.check_states(rows, argument="rows", n_units=model.n_visible))
+        up: Rows | np.ndarray
+        up, weights = rows.of_weight(check_row_weights(row_weights, len(rows)))
+        n = len(up) if weights is None else n_worth(weights)
+        _refuse_few("rows has", n, n_parameters, 'Leave rows out, which takes samples of the machine ("monte-carlo").')
         detail: dict[str, Any] = {}
     else:
         default = max(LEAST_SAMPLES, USUAL_SAMPLES * n_parameters)
         n_samples = default if n_samples is None else checks.whole("n_samples", n_samples, least=1)
         _refuse_few("n_samples is", n_samples, n_parameters, f"Pass n_samples={USUAL_SAMPLES * n_parameters}.")
         up, detail = _draw(model, beta, n_samples, n_sweeps, seed, threads)
-    surplus = len(up) - n_parameters - 2
-    moments = row_moments(model, up, beta, threads)
-    matrix = moments.covariance() * (beta**2 * len(up) / surplus)
-    about = {"n_samples": len(up), "relative_error": float(np.sqrt(0.5 / surplus))}
+        weights, n = None, n_samples
+    surplus = n - n_parameters - 2
+    moments = row_moments(model, up, beta, threads, None if weights is None else weights / weights.sum())
+    matrix = moments.covariance() * (beta**2 * n / surplus)
+    about = {"n_samples": n, "relative_error": float(np.sqrt(0.5 / surplus))}
     return Information(matrix, moments.mean, method, {**detail, **about})
 
 

@@ -48,7 +48,9 @@ class Statistics:
         return self.n_pairs + self.n_units
 
     def name(self, k: int) -> str:
-        """Return the name of the parameter of statistic `k`, as a user knows it."""
+        """Return the name of the parameter of statistic `k`, as a user knows it; beyond the last, of all of them."""
+        if k >= len(self):
+            return "all parameters together"
         if k < self.n_pairs:
             return f"weights[{self._name(self.i[k])}, {self._name(self.j[k])}]"
         return f"bias[{self._name(k - self.n_pairs)}]"
@@ -56,6 +58,10 @@ class Statistics:
     def vector(self, numbers: Parameters) -> np.ndarray:
         """Return numbers of pairs and of units in the order of the statistics."""
         return np.concatenate([self._couplings.to_vector(numbers.weights), numbers.bias])
+
+    def parameters(self, vector: np.ndarray) -> Parameters:
+        """Return numbers of pairs and of units whose `vector` is given."""
+        return Parameters(self._couplings.from_vector(vector[: self.n_pairs]), vector[self.n_pairs :])
 
     def of(self, values: np.ndarray) -> np.ndarray:
         """Compute the statistics (m, len) of values, or of independent means, (m, n_units)."""

@@ -19,6 +19,7 @@ from ..._base.streams import Stream
 from ...data import datasets as data_module
 from ...data.rows import Rows
 from ...diagnostics import R_HAT_LIMIT
+from ...machine.checks import check_columns
 from ...machine.machine import BoltzmannMachine, check_machine
 from ...machine.magnitude import refuse_beyond_range
 from ..errors.blocks import Together
@@ -251,7 +252,8 @@ def fidelity(
     if isinstance(rows, Rows):
         up = rows
     else:
-        up = Rows.of(model.check_states(data_module.check_rows(rows, "rows"), argument="rows", n_units=model.n_visible))
+        given = data_module.check_rows(check_columns("rows", rows, model.names), "rows")
+        up = Rows.of(model.check_states(given, argument="rows", n_units=model.n_visible))
     beta, seed = checks.real("beta", beta, least=0.0), rng.resolve(seed)
     refuse_beyond_range(model, beta)
     max_seconds = checks.real("max_seconds", max_seconds, above=0.0)
@@ -261,7 +263,7 @@ def fidelity(
     if weights is None:
         data, n_rows = UpMoments.of(count(up, chosen, threads), chosen), len(up)
     else:
-        data, n_rows = weighted(up, weights, chosen), max(round(weights.sum() ** 2 / (weights**2).sum()), 1)
+        data, n_rows = weighted(up, weights, chosen), data_module.n_worth(weights)
     units = model.convention
     errors = {name: np.sqrt(variance / n_rows) for name, variance in data.variances(units).items()}
     n_worth = float(n_rows)

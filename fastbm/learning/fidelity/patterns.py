@@ -13,6 +13,7 @@ from ..._base import checks
 from ..._base.shown import brief
 from ...data import datasets as data_module
 from ...inference.likelihood import log_likelihood
+from ...machine.checks import check_columns
 from ...machine.machine import BoltzmannMachine, check_machine
 
 
@@ -88,7 +89,7 @@ def pattern_frequencies(
     (array([0.5 , 0.25, 0.25]), array([0.366, 0.366, 0.134]))
     """
     check_machine(model)
-    given = data_module.check_rows(rows, "rows")
+    given = data_module.check_rows(check_columns("rows", rows, model.names), "rows")
     up = model.check_states(given, argument="rows", n_units=model.n_visible)
     patterns, counts = np.unique(up, axis=0, return_counts=True)
     order = np.argsort(-counts, kind="stable")

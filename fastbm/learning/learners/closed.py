@@ -16,7 +16,7 @@ class ClosedForm:
     """The learner by a closed form, in one step from the data's moments."""
 
     metric_names: tuple[str, ...] = ()
-    converged = True
+    converged = None  # there is no optimum to come to
     verdict = None
     chain_noise = 0.0
 
@@ -60,7 +60,7 @@ def learn_resample(like: BoltzmannMachine, up: Rows, weights: np.ndarray | None,
     too small.)
     """
     n = up.n_units
-    seen = up if weights is None else up.chosen(np.flatnonzero(weights > 0))
+    seen, _ = up.of_weight(weights)
     ups = seen.sums()
     still = (ups == 0) | (ups == len(seen))
     coupled, bias = np.full((n, n), np.inf), np.full(n, np.inf)

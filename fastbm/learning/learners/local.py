@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..._base import checks
 from ..._base.threads import single_threaded_blas
 from ...data.rows import Rows
 from ...machine.couplings import Dense
@@ -47,8 +46,7 @@ class LocalRules(Descent):
     ) -> None:
         super().__init__(like, settings)
         fresh = _is_fresh(like, smoothed_means(up, weights))
-        up = Rows.of(up) if weights is None else Rows.of(up).chosen(np.flatnonzero(weights > 0))
-        weights = None if weights is None else weights[weights > 0]
+        up, weights = Rows.of(up).of_weight(weights)
         patterns = Patterns(up, like.convention, weights)
         self._local = LocalObjective(settings.method, like, patterns, settings.beta, threads)
         self._centring = Centring(like, patterns.means, patterns.spread)
@@ -89,30 +87,30 @@ class LocalRules(Descent):
             s.tolerance,
             lower=None if lower is None else np.concatenate([lower, np.full(bias.size, -np.inf)]),
             finish="newton",
-            halt=None if s.l1 or s.l2 else self._is_unbounded,
+            halt=self._is_unbounded if self._is_free else None,
             curvature=curvature,
         )
 
     def epoch(self, number: int) -> list[dict[str, float]]:
         """Return the metrics of iteration `number`; warn at the end where data have no finite optimum."""
         found = super().epoch(number)
-        if self.done and (self._trouble or self._lbfgs.halted):
-            why = self._trouble or ["couplings grow without end; give l2 (1e-4, say)"]
-            checks.warn(
-                f"{self._settings.method} has no finite optimum for these data: {'; '.join(why)}.",
-            )
+        if self.done and (self._trouble or self._lbfgs.halted or self._endless):
+            self._warn_of_infinity(self._trouble)
         return found
+
+    def _is_endless(self, path: list[Point]) -> bool:
+        return super()._is_endless(path) or (self._is_free and self._log_odds(path[-1]) > STRONGEST)
+
+    @property
+    def _is_free(self) -> bool:
+        """Whether no penalty holds couplings."""
+        return not (self._settings.l1 or self._settings.l2)
 
     def _is_unbounded(self, path: list[Point]) -> bool:
         """Return whether couplings are far beyond all that data can determine, and still growing."""
-        if len(path) <= GROWTHS or self._strongest(path[-1]) <= STRONGEST:
+        if len(path) <= GROWTHS or self._log_odds(path[-1]) <= STRONGEST:
             return False
-        return bool(np.all(np.diff([self._strongest(one) for one in path[-GROWTHS - 1 :]]) > 0.0))
-
-    def _strongest(self, one: Point) -> float:
-        """Return the largest change of a unit's log-odds by the flip of another one."""
-        pairs = self._like.couplings.to_vector(self._parameters(one[0]).weights)
-        return self._settings.beta * self._like.convention.span**2 * float(np.abs(pairs).max(initial=0.0))
+        return bool(np.all(np.diff([self._log_odds(one) for one in path[-GROWTHS - 1 :]]) > 0.0))
 
     def _parameters(self, point: np.ndarray) -> Parameters:
         for known, parameters in self._mapped:  # the optimiser's points are soon asked for again, as iterations

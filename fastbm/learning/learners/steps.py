@@ -14,8 +14,9 @@ from ..moments import Parameters, PhaseMoments, gradient, with_prefix, without_p
 from ..monitor.metrics import root_mean_square
 from ..monitor.moment_test import N_CALLS, MomentTest, Verdict
 from ..optimise.centring import Offsets
-from ..optimise.natural import Natural
+from ..optimise.natural import Metric, Natural
 from ..optimise.sgd import PLAIN, rate
+from ..optimise.uphill import Uphill
 from ..phases.noise import MomentNoise
 from ..phases.phase import OWN_CHAINS, PART_NUMBERS, SAMPLED, Phase, clamped_moments, parts_of
 from ..settings import FitSettings
@@ -43,11 +44,14 @@ class Steps:
         self._noise = MomentNoise(like, settings.seed, sample.n_rows, own_chains=settings.free in OWN_CHAINS)
         if settings.free in OWN_CHAINS:
             free.noise = self._noise
-        self._optimizer: Any = (
-            Natural(sample, settings)
-            if settings.optimizer == "natural"
-            else PLAIN[settings.optimizer](self.parameters, settings.learning_rate, settings.momentum)
-        )
+        self._metric: Metric | None = None
+        self._optimizer: Any
+        if settings.optimizer == "natural":
+            self._metric = Metric(sample, settings)
+            self._optimizer = Natural(like, self._metric, settings.learning_rate)
+        else:
+            kind = PLAIN[settings.optimizer]
+            self._optimizer = kind(self.parameters, settings.learning_rate, settings.momentum)
         # all rows, nothing hidden or missing: the clamped phase is the data's moments; no other phase needs the rows
         whole = sample.up is None or sample.by_moments(settings)
         self._whole = sample.clamped() if whole else None
@@ -71,7 +75,11 @@ class Steps:
         self._batches_a_call = max(1, CALL_WORK // work)
         self._test: MomentTest | None = None
         if judged(settings) and settings.batch_size == len(self._up):
-            self._test = MomentTest(Statistics(like), sample.n_rows)
+            if like.n_hidden:
+                self._test = MomentTest(Statistics(like), sample.n_rows)
+            else:
+                self._metric, self._uphill = self._metric or Metric(sample, settings), Uphill(sample)
+                self._test = MomentTest(Statistics(like), sample.n_rows, self._combined, self._climb)
         self._tested = 0  # epochs at the last test
         self.verdict: Verdict | None = None
 
@@ -117,6 +125,18 @@ class Steps:
             self.verdict, self._tested = self._test.verdict(self._pull()), number
             self._test.begin()
         return self._tested < number
+
+    def _combined(self, gap: Parameters) -> np.ndarray:
+        """Return combinations of differences of moments; see `MomentTest`."""
+        assert self._metric is not None
+        beta = self._settings.beta
+        return self._metric.slope(Parameters(tuple(beta * one for one in gap.weights), beta * gap.bias))
+
+    def _climb(self, gap: Parameters) -> Parameters:
+        """Return the direction in which the likelihood, less the penalty, rises most."""
+        pull = self._pull()
+        weights = tuple(one - other for one, other in zip(gap.weights, pull.weights, strict=True))
+        return self._uphill(Parameters(weights, gap.bias - pull.bias))
 
     def _pull(self) -> Parameters:
         """Return the difference of both phases' moments at which the gradient of the penalised likelihood vanishes."""

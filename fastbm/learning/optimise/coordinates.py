@@ -6,6 +6,10 @@ With C = U diag(lambda) U^T and D = U Y U^T that is sum_ab (lambda_a + lambda_b)
 sqrt(lambda_a + lambda_b) has nearly no curvature but the unit matrix. The diagonal of D is left out, so that X has n
 numbers too many, in whose directions the objective is flat.
 
+`Gaussian`: Gaussian units of these correlations have products s_i s_j whose covariance is C_ik C_jl + C_il C_jk (Wick's
+theorem), so that the log-likelihood of a visible machine has the curvature tr(D C D C) / 2 = sum_ab lambda_a lambda_b
+Y_ab^2 / 2, about, and X_ab = Y_ab sqrt(lambda_a lambda_b) none but the unit matrix. The diagonal is left out as above.
+
 `Split`: D = p - q with p, q >= 0, where an l1 penalty is linear: couplings that end at both bounds are exactly 0.
 
 `Whitened`: the likelihood of a visible machine is about as curved along one direction as along any other. At its
@@ -22,20 +26,26 @@ covariance (Wick's theorem) stand in for them.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
+from ..._base import rng
 from ..._base.threads import single_threaded_blas
 from ...data.rows import pack_rows
 from ...kernels.bits import count_pairs
 from ...machine.machine import BoltzmannMachine
 from ..errors.statistics import Statistics
 from ..settings import FitSettings
-from ..training_set import Sample
+from ..training_set import Sample, means_of_known
 from .centring import Centring
 
 RIDGE = 0.02  # added to lambda_a + lambda_b: units that are copies of each other make them 0
+SMALLEST = 0.05  # added to lambda_a, of which rows tell the small ones badly
 MOST_PARAMETERS = 1_500  # whose matrix is soon factored
+MOST_UNITS = 1_024  # whose correlations are
 MOST_ROWS = 1 << 16  # more make the metric no better
+FILLINGS = 10  # rounds in which what rows lack is drawn
 SHRINKAGE = 0.01  # part of the information of independent units that is added: pairs may have a state never seen
 
 
@@ -95,6 +105,54 @@ class Rotation(Plain):
     def slope(self, pairs: np.ndarray) -> np.ndarray:
         """Return the gradient by the coordinates from that by the pairs."""
         return (0.5 * self._rotated(pairs) / self._roots).ravel()
+
+
+class Gaussian(Plain):
+    """Coordinates by the information of Gaussian units: numbers X_ab, a <= b, for all pairs, then those of biases.
+
+    `factor` is that of the information, `penalties` are added curvatures of centred and scaled couplings and biases.
+    """
+
+    def __init__(self, correlations: np.ndarray, factor: float, penalties: tuple[float, float]) -> None:
+        with single_threaded_blas():  # the same bits whatever the number of threads
+            values, self._basis = np.linalg.eigh(correlations)
+        self._n = len(values)
+        values = np.maximum(values, 0.0) + SMALLEST
+        self._widths = np.sqrt(factor * values + penalties[1])
+        self._tri = np.triu_indices(self._n)
+        self._roots = np.sqrt(factor * values[self._tri[0]] * values[self._tri[1]] + penalties[0])
+        self._roots[self._tri[0] == self._tri[1]] *= math.sqrt(2.0)
+        self._upper = np.triu_indices(self._n, 1)
+        super().__init__(self._roots.size + self._n)
+
+    def _rotated(self, vector: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return couplings and biases, (n, n) and (n,), along the eigenvectors."""
+        whole = np.zeros_like(self._basis)
+        whole[self._upper] = vector[: -self._n]
+        rotated: np.ndarray = self._basis.T @ (whole + whole.T) @ self._basis
+        return rotated[self._tri], self._basis.T @ vector[-self._n :]
+
+    def into(self, pairs: np.ndarray) -> np.ndarray:
+        """Return the coordinates of centred and scaled parameters."""
+        with single_threaded_blas():
+            couplings, bias = self._rotated(pairs)
+        couplings[self._tri[0] == self._tri[1]] *= 0.5
+        return np.concatenate([couplings * self._roots, bias * self._widths])
+
+    def back(self, vector: np.ndarray) -> np.ndarray:
+        """Return the centred and scaled parameters at given coordinates."""
+        half = np.zeros_like(self._basis)
+        half[self._tri] = vector[: -self._n] / self._roots
+        with single_threaded_blas():
+            whole = self._basis @ (half + half.T) @ self._basis.T
+            bias = self._basis @ (vector[-self._n :] / self._widths)
+        return np.concatenate([whole[self._upper], bias])
+
+    def slope(self, pairs: np.ndarray) -> np.ndarray:
+        """Return the gradient by the coordinates from that by the centred and scaled parameters."""
+        with single_threaded_blas():
+            couplings, bias = self._rotated(pairs)
+        return np.concatenate([couplings / self._roots, bias / self._widths])
 
 
 class Split(Plain):
@@ -161,15 +219,16 @@ def whitened(like: BoltzmannMachine, sample: Sample, settings: FitSettings, cent
     if centring.scale.size > MOST_PARAMETERS:
         return None
     statistics = Statistics(like)
-    of_data = _of_moments(statistics, sample, centring) if sample.up is None else _of_rows(statistics, sample, centring)
-    metric = settings.beta**2 * of_data + penalty_curvature(statistics, settings, centring)
-    metric[np.diag_indices(len(metric))] += SHRINKAGE * settings.beta**2
+    of_rows = sample.up is not None
+    of_data = _of_rows(statistics, sample, centring) if of_rows else _of_moments(statistics, sample, centring)
+    metric = settings.beta**2 * sample.known_part * of_data + penalty_curvature(statistics, settings, centring)
+    metric[np.diag_indices(len(metric))] += SHRINKAGE * settings.beta**2 * sample.known_part
     return Whitened(metric)
 
 
 def _of_rows(statistics: Statistics, sample: Sample, centring: Centring) -> np.ndarray:
     """Return the covariance of the centred and scaled statistics over rows; independent units give variances of 1."""
-    up = _some_rows(sample)
+    up = some_rows(sample)
     n, spins = statistics.n_pairs, sample.like.units == "spin"
     words = pack_rows(up)
     first, second = words[statistics.i], words[statistics.j]
@@ -187,17 +246,62 @@ def _of_rows(statistics: Statistics, sample: Sample, centring: Centring) -> np.n
     return _centred(statistics, covariance, centring)
 
 
-def _some_rows(sample: Sample) -> np.ndarray:
-    """Return all rows, or the most that enter, evenly spaced; by weight where they have any."""
-    up = sample.rows
+def some_rows(sample: Sample, most: int | None = None) -> np.ndarray:
+    """Return all rows, or the `most` that enter, evenly spaced; by weight where they have any.
+
+    What they lack is drawn by regression on the rest of the row.
+    """
+    most = MOST_ROWS if most is None else most
+    up, chosen = sample.rows, np.arange(min(len(sample.rows), most))
     if sample.weights is not None:
         ends = np.cumsum(sample.weights)
-        n = min(len(up), MOST_ROWS)
-        chosen = np.searchsorted(ends, (np.arange(n) + 0.5) * (ends[-1] / n))
-        return up[np.minimum(chosen, len(up) - 1)]
-    if len(up) <= MOST_ROWS:
-        return up[:]
-    return up[np.arange(MOST_ROWS) * len(up) // MOST_ROWS]
+        chosen = np.searchsorted(ends, (chosen + 0.5) * (ends[-1] / len(chosen)))
+        chosen = np.minimum(chosen, len(up) - 1)
+    elif len(up) > most:
+        chosen = chosen * len(up) // most
+    found = up[chosen]
+    if not up.complete:
+        return _filled(found, up.known(chosen) != 0, means_of_known(up, sample.weights))
+    return found
+
+
+def _filled(up: np.ndarray, known: np.ndarray, p: np.ndarray) -> np.ndarray:
+    """Return rows whose unknown entries are drawn, first with chances `p`, then by linear regression on all others.
+
+    Unlike independent draws, these keep the small eigenvalues of the correlations. Raghunathan et al., Survey
+    Methodology 27, 85 (2001) (chained equations).
+    """
+    generator = rng.keyed(0, rng.MODEL, len(up))
+    found = np.where(known, up, generator.random(up.shape) < p).astype(np.uint8)
+    with single_threaded_blas():
+        for _ in range(FILLINGS):
+            apart = found - p
+            covariance = apart.T @ apart / len(up)
+            covariance[np.diag_indices(len(p))] += SHRINKAGE * p * (1.0 - p) + np.finfo(float).tiny
+            precision = np.linalg.pinv(covariance, hermitian=True)
+            slopes = -precision / np.maximum(np.diagonal(precision), np.finfo(float).tiny)
+            np.fill_diagonal(slopes, 0.0)
+            found = np.where(known, up, generator.random(up.shape) < p + apart @ slopes).astype(np.uint8)
+    return found
+
+
+def gaussian(sample: Sample, settings: FitSettings, centring: Centring) -> Gaussian | None:
+    """Return coordinates by correlations alone; None unless all pairs of units are coupled, or where they are too many.
+
+    Only a part of the pairs is more curved than these coordinates say.
+    """
+    n = sample.like.n_units
+    if n > MOST_UNITS or centring.n_pairs < n * (n - 1) // 2:
+        return None
+    width = centring.scale[centring.n_pairs :]
+    prices = zip((settings.l2, settings.l2_bias), np.split(centring.scale, [centring.n_pairs]), strict=True)
+    penalties = tuple(float(price * np.mean(scale**-2.0)) for price, scale in prices)
+    if sample.has_gaps:
+        covariance = np.cov(sample.like.convention.values(some_rows(sample), np.float64), rowvar=False, bias=True)
+    else:
+        covariance = sample.moments.covariance
+    correlations, factor = covariance / (width[:, None] * width[None, :]), settings.beta**2 * sample.known_part
+    return Gaussian(correlations, factor, (penalties[0], penalties[1]))
 
 
 def _centred(statistics: Statistics, covariance: np.ndarray, centring: Centring) -> np.ndarray:

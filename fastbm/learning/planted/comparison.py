@@ -57,6 +57,7 @@ class RuleCell:
     seconds : float
         Of learning, without those in which kernels were compiled.
     converged : bool or None
+        None where the rule cannot decide it, as no formula can.
     rows_by, moments_by : str or None
         What drew the rows ("exact" or "tempering"), and what gave moments and log Z of the learned machine.
     warning : str or None

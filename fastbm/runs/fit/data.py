@@ -155,7 +155,8 @@ class FitData:
             return cls._of_moments(data, units, init, row_weights, holdout, labels, holdout_labels)
         known = init.convention if init is not None else None if units is None else convention(units)
         up, kind = read_in_shards(data, known, "data", executor) if by_moments else sources.read(data, known)
-        missing.check_known("data", up, all_units=True)
+        weights = datasets.check_row_weights(row_weights, len(up))
+        missing.check_known("data", up, weights, all_units=True)
         origins = origin("rows", data, up)
         held = None
         if holdout is not None:
@@ -165,7 +166,6 @@ class FitData:
                 raise ValueError(f"holdout must have {up.n_units} units a row, as data; got {held.n_units}.")
             missing.check_known("holdout", held, all_units=False)
         labels = _check_labels(labels, up, "labels")
-        weights = datasets.check_row_weights(row_weights, len(up))
         holdout_labels = _check_labels(holdout_labels, held, "holdout_labels")
         return cls(kind, up, weights, None, held, labels, holdout_labels, origins)
 
@@ -258,25 +258,23 @@ class FitData:
                 raise ValueError("errors need Moments(..., n_samples=...), the number of rows behind the moments.")
         if s.patience and self.held is None:
             raise ValueError(f"patience={s.patience} needs held-out rows: give holdout.")
-        if self.up is not None and not start.n_hidden and s.method in UNBOUNDED:
+        if not start.n_hidden and s.method in UNBOUNDED:
             for line in self._describe(start, s):
                 checks.warn(f"data: {line}.")
 
     def _describe(self, start: BoltzmannMachine, s: FitSettings) -> list[str]:
         """Return a line for each property of the data that sends parameters to infinity or leaves them open."""
-        assert self.up is not None
-        if self.has_gaps:
-            return [] if s.l2 else missing.describe_constant(self.up)
-        up = self.up if self.weights is None else self.up.chosen(np.flatnonzero(self.weights > 0))
-        coupled = which_coupled(start.couplings)
+        data = self.moments if self.up is None else self.up.of_weight(self.weights)[0]
+        assert data is not None
         lines = describe_degenerate(
-            up,
-            coupled=coupled,
+            data,
+            coupled=which_coupled(start.couplings),
             couplings_held=s.l2 > 0,
             biases_held=s.l2_bias > 0,
             names=start.names,
         )
-        return lines + ([] if s.l2 else describe_few(*up.shape))
+        n_rows = data.n_samples if isinstance(data, Moments) else len(data)
+        return lines + ([] if s.l2 or n_rows is None else describe_few(n_rows, self._n_units))
 
     def check_classifier(self, options: Mapping[str, Any]) -> None:
         """Check the options of `classify`, and that there are labels for it."""

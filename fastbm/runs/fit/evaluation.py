@@ -236,11 +236,12 @@ class Evaluation:
         seed = rng.derive(s.seed, rng.MONITOR, 2)
         if s.errors == "bootstrap":
             return self._refitting(model).errors()
-        enough = self._sample.up is not None and has_enough(model, len(self._sample.up))
-        rows = self._sample.rows if enough else None  # without, samples of the machine tell the information
         n_rows = self._sample.n_rows
         assert n_rows is not None
+        enough = self._sample.up is not None and has_enough(model, n_rows)
+        rows, weights = (self._sample.rows, self._sample.weights) if enough else (None, None)  # else samples are drawn
         found = fisher_errors(
-            model, n_rows=n_rows, beta=s.beta, rows=rows, l2=s.l2, l2_bias=s.l2_bias, seed=seed, threads=self._threads
-        )
+            model, n_rows=n_rows, beta=s.beta, rows=rows, row_weights=weights, l2=s.l2, l2_bias=s.l2_bias, seed=seed,
+            threads=self._threads,
+        )  # fmt: skip
         return found.widened(variance_of_steps(s, n_rows))

@@ -76,7 +76,8 @@ class FitRun(Learned):
     def converged(self) -> bool | None:
         """Whether learning reached the optimum, as far as its optimiser can decide; None where it cannot.
 
-        With "l-bfgs": whether the gradient vanished (within `tolerance`) where no curvature is negative. With
+        With "l-bfgs": whether the gradient vanished (within `tolerance`) where no curvature is negative, and not on
+        the way to infinity. With
         "monte-carlo" or "natural" steps: whether moments equal the data's within the noise of both, from chains of
         their own.
         """

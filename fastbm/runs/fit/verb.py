@@ -15,6 +15,7 @@ from ...learning.learners.starts import BROKEN
 from ...learning.methods import OF_MONITOR, OF_RULES, RULES, Monitor, Rule, as_spec, named
 from ...learning.settings import FitSettings
 from ...learning.training_set import check_hidden, start_machine
+from ...machine.checks import check_columns, columns_of
 from ...machine.machine import BoltzmannMachine, check_machine
 from ...machine.magnitude import refuse_beyond_range
 from ..begin import begin, part
@@ -164,7 +165,8 @@ def fit(
     of them, autocorrelation included, on at most 128 pairs, and of the data as so many rows. Of chains that start at
     the data, and where there are none, it is the data's alone.
 
-    `run.converged` tells, of "l-bfgs", whether the gradient vanished where no direction curves upwards. Of
+    `run.converged` tells, of "l-bfgs", whether the gradient vanished where no direction curves upwards, and, without
+    hidden units, couplings no longer grew, as they do on the way to a maximum at infinity; `fit` warns of that. Of
     "monte-carlo" and of "natural" steps with chains of their own, parameters rest at the end while chains go on for 72
     epochs, and <s_i s_j> and <s_i> of both phases are compared, pair by pair and unit by unit, in units of the noise of
     data and chains together: true where the largest difference, less what a penalty pulls, may be chance (at 1 %,
@@ -228,7 +230,7 @@ def fit(
     elif given["n_starts"] is None and "n_starts" in RULES[method].names():
         given["n_starts"] = 1
     read.check_machine(start)
-    start = _with_names(start.with_base_rates(read.base_rates(start)), data)
+    start = _with_names(start.with_base_rates(read.base_rates(start)), data, holdout)
     if read.up is not None:
         missing.suit(start, read.up, method, given)
     settings = rules.check(start, read.n_rows, method, given, gaps=read.has_gaps)
@@ -251,21 +253,13 @@ def fit(
     return run
 
 
-def _with_names(start: BoltzmannMachine, data: Any) -> BoltzmannMachine:
-    """Return the machine with the names of a table's columns; refuse a table whose columns are others."""
-    columns = getattr(data, "columns", None)
-    if columns is None or len(columns) != start.n_visible or list(columns) == list(range(len(columns))):
-        return start
-    if start.names is None:
-        return start.with_names(columns)
-    known = list(map(str, start.names[: start.n_visible]))
-    for k, (name, column) in enumerate(zip(known, columns, strict=True)):
-        if name != str(column):
-            raise ValueError(
-                f"data has the columns of other units than init: column {k} is {str(column)!r}, and unit {k} of init "
-                f"{name!r}. Put the columns into the order of init.names, or pass init.with_names(None)."
-            )
-    return start
+def _with_names(start: BoltzmannMachine, data: Any, holdout: Any) -> BoltzmannMachine:
+    """Return the machine with the names of a table's columns; refuse tables whose columns are others."""
+    of = "data" if start.names is None else "init"
+    named = start if (columns := columns_of(data)) is None or start.names is not None else start.with_names(columns)
+    check_columns("data", data, named.names, of)
+    check_columns("holdout", holdout, named.names, of)
+    return named
 
 
 def _check_start(init: Any, n_hidden: Any, layout: str | None, units: str | None) -> None:

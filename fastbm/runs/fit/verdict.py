@@ -109,7 +109,9 @@ def _of_gradient(run: Learned) -> str:
         return "no epoch is done"
     if gradients[-1] > tolerance:
         return f"the gradient is {gradients[-1]:.2g} after {len(gradients)} epochs, above tolerance = {tolerance:g}"
-    return "the gradient vanished where the likelihood still has a direction up"
+    if run.model.n_hidden:
+        return "the gradient vanished where the likelihood still has a direction up"
+    return "the gradient vanished as couplings grew without end: there is no finite optimum"
 
 
 def evidence_of(run: Learned) -> str:
@@ -153,9 +155,11 @@ def _of_target(settings: dict[str, Any], noise: float) -> str:
 
 
 def _of_moments(run: Learned, found: Verdict) -> str:
-    settings = run.config["fit"]
+    settings, n_epochs = run.config["fit"], run.metrics["step"][-1] + 1
+    n_chains, n_sweeps = settings["n_chains"], settings["n_sweeps"]
+    way = f"epochs (it was {settings['epochs']}), n_chains ({n_chains}) or n_sweeps ({n_sweeps})"
     return (
-        f"learning has not converged: after {run.metrics['step'][-1] + 1} epochs moments of the machine are not the "
-        f"data's; that of {statistic_of(run, found)} is off by {found.largest_z:.3g} times the noise of both. Raise "
-        f"epochs (it was {settings['epochs']}), n_chains ({settings['n_chains']}) or n_sweeps ({settings['n_sweeps']})."
+        f"learning has not converged: after {n_epochs} epochs moments of the machine are not the data's; that of "
+        f"{statistic_of(run, found)} is off by {found.largest_z:.3g} times the noise of both. "
+        + (f"Ask for less than until={settings['until']}." if n_epochs < settings["epochs"] else f"Raise {way}.")
     )
