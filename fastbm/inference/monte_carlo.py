@@ -16,13 +16,14 @@ from ..data.rows import pack_rows
 from ..kernels.bits import count_pairs
 from ..machine.machine import BoltzmannMachine
 from ..sampling import Chains, make_chains
-from ..sampling.chains import threads_between
+from ..sampling.chains import resolve_order, threads_between, warn_if_periodic
 from ..sampling.engine.engine import Engine
 from ..sampling.tempering import TemperedChains
-from ..sampling.unseen import rarely, unseen
+from ..sampling.unseen import AGRESTI_COULL, rarely, unseen_flip
 from .estimator import SWEEPS, Examined, Knob, Order, refuse_no_samples, sweeps
 from .monte_carlo_verdict import ChainVerdict, PairHalves, judge_chains, warn_of_chains
 from .result import Inference, check_pairs, moments_from_up
+from .scout.bases import certain
 from .temperatures import FEWEST_SPREAD, spread_error
 
 N_BLOCKS = 32  # means over this many blocks of every chain are kept for the error bars
@@ -121,11 +122,13 @@ class _Chains(Examined):
         """Infer log Z and moments; moments are in the machine's units."""
         n_samples = self.n_sweeps // self.thin
         pairs = PairCounts(model.n_units) if moments else None
+        order = resolve_order(self.order, self.name)
+        doubt = warn_if_periodic(model, rule=self.name, order=order, beta=beta)
         chains = make_chains(
             model,
             self.n_chains,
             rule=self.name,
-            order=self.order,
+            order=order,
             beta=beta,
             summed=True,
             seed=seed,
@@ -155,11 +158,13 @@ class _Chains(Examined):
         frozen = self.n_chains == 1 and chains.n_flips == flips  # and no other chain to tell whether that is right
         blocks = sums / sizes[:, None, None]
         tau = float(diagnostics.tau_int(energies))
-        errors = _error_of_fractions(blocks, energies.size / (2 * tau))
+        ess, noise = energies.size / (2 * tau), diagnostics.standard_error(blocks)
+        seen, one_point = np.maximum(noise, rarely(ess)), _is_one_point(self.initial)
         verdict = judge_chains(
-            model, beta, energies, blocks, errors, halves, one_point=_is_one_point(self.initial), frozen=frozen
+            model, beta, energies, blocks, seen, halves, one_point=one_point, frozen=frozen, doubt=doubt
         )
         warn_of_chains(self.name, verdict, frozen=frozen)
+        errors = _errors_of_fractions(blocks, noise, ess, certain(model, beta), self.n_chains)
         n_updates = chains.n_swept * chains.n_chains * chains.n_units
         detail = {**chains.detail, "n_updates": n_updates, "burn_in": burnt, "r_hat": verdict.r_hat, "tau_int": tau}
         return _result(model, self.name, beta, energies, blocks, errors, pairs, verdict, detail)
@@ -175,7 +180,8 @@ class Gibbs(_Chains):
     the means that a machine without biases is known to have, and by whether halves of the run differ. None where
     chains agree but may all have missed a valley: one chain, fewer than 8, or all from one state, unless the
     machine is known to have one valley only; also of fewer than 32 samples of a chain or 256 in all.
-    `detail["doubt"]` says why.
+    `detail["doubt"]` says why. `mean_error` of a unit that never flipped, and that its own bias does not hold, counts
+    chains and no sweeps: it cannot tell a unit that would flip back at once from a valley that none has found.
     """
 
     name: ClassVar[str] = "gibbs"
@@ -191,7 +197,8 @@ class Metropolis(_Chains):
     the means that a machine without biases is known to have, and by whether halves of the run differ. None where
     chains agree but may all have missed a valley: one chain, fewer than 8, or all from one state, unless the
     machine is known to have one valley only; also of fewer than 32 samples of a chain or 256 in all.
-    `detail["doubt"]` says why.
+    `detail["doubt"]` says why. `mean_error` of a unit that never flipped, and that its own bias does not hold, counts
+    chains and no sweeps: it cannot tell a unit that would flip back at once from a valley that none has found.
     """
 
     name: ClassVar[str] = "metropolis"
@@ -205,18 +212,40 @@ def _is_one_point(initial: Any) -> bool:
     return bool((states == states[0]).all())
 
 
-def _error_of_fractions(blocks: np.ndarray, ess: float) -> np.ndarray:
+def _errors_of_fractions(
+    blocks: np.ndarray, noise: np.ndarray, ess: float, sure: np.ndarray, n_starts: float
+) -> np.ndarray:
     """Return standard errors of the fractions of time that units are up.
 
-    A few flips, or none, tell of their own scarcity badly: where a unit was up once, six times are likely enough. The
-    errors are as much larger as those of independent samples are with two more of either kind (Agresti and Coull, Am.
-    Stat. 52, 119 (1998), doi:10.1080/00031305.1998.10480550), and for a unit that never flipped these themselves.
+    Parameters
+    ----------
+    blocks : (n_blocks, n_chains, n_units) array
+        Of the fractions.
+    noise : (n_units,) array
+        Their standard errors, as far as flips that were seen tell.
+    ess : float
+        Effective samples of the energy: no unit that never flipped has more.
+    sure : (n_units,) array
+        Log-odds that a unit's own bias leaves it, of `certain`.
+    n_starts : float
+        How often chains began anew: so many independent samples there are of valleys that they do not leave.
+
+    Notes
+    -----
+    A few flips, or none, tell of their own scarcity badly: where a unit was up once, six times are likely enough. So
+    two more visits to its rarer side are reckoned with than were seen (`rarely`). Of a side of probability p the noise
+    tells (p / noise)^2 visits, and p over their number is what one adds. They say nothing of a valley that is seldom
+    found and then not soon left, so they are put together with one visit that takes a chain for all its time: what a
+    visit adds is (p + 1 / n_starts) / (visits + 1). What a bias makes certain, whatever the neighbours do, bounds how
+    often a unit is on that side even then. Units that only their neighbours hold, and that never flip, have wide errors
+    of about 1.4 / n_starts: whether they would flip back at once cannot be told.
     """
-    error, p = diagnostics.standard_error(blocks), blocks.mean(axis=(0, 1))
-    smoothed, variance = (p * ess + 2.0) / (ess + 4.0), p * (1.0 - p)
-    wider = smoothed * (1.0 - smoothed)
-    flipped = (error > 0) & (variance > 0)
-    return np.where(flipped, error * np.sqrt(wider / np.where(flipped, variance, 1.0)), np.sqrt(wider / ess))
+    p = blocks.mean(axis=(0, 1))
+    rarer, held = np.minimum(p, 1.0 - p), np.maximum(np.where(p < 0.5, -sure, sure), 0.0)
+    longest = np.maximum(np.exp(-held) / n_starts, 1.0 / ess)
+    visits = np.divide(rarer, noise, out=np.zeros_like(noise), where=noise > 0.0) ** 2
+    found: np.ndarray = np.hypot(noise, rarely((visits + 1.0) / (rarer + longest), AGRESTI_COULL))
+    return found
 
 
 def _result(
@@ -231,10 +260,10 @@ def _result(
     detail: dict[str, Any],
 ) -> Inference:
     ess, units = energies.size / (2 * detail["tau_int"]), model.convention
-    error = float(diagnostics.standard_error(energies))
+    missed = unseen_flip(model, beta, ess)
     result: dict[str, Any] = {
         "energy": float(energies.mean()),
-        "energy_error": error or float(rarely(ess) * unseen(model, beta, ess).energy),
+        "energy_error": float(np.hypot(diagnostics.standard_error(energies), missed.chance * missed.energy)),
         "energy_variance": float(energies.var()),
         "mean": units.lo + units.span * blocks.mean(axis=(0, 1)),
         "mean_error": units.span * errors,
@@ -270,11 +299,12 @@ class TargetMoments:
         """Return the part of the time that units are up in blocks of samples, (n_blocks, n_chains, n_units)."""
         return self._sums / np.bincount(self._block)[:, None, None]
 
-    def result(self, ess: float) -> dict[str, Any]:
-        """Return the moment fields of an Inference; no error is below Laplace's for what `ess` samples never see."""
+    def result(self, ess: float, sure: np.ndarray, n_starts: float) -> dict[str, Any]:
+        """Return the moment fields of an Inference; for the arguments see `_errors_of_fractions`."""
         blocks = self.means()
-        error = np.maximum(diagnostics.standard_error(blocks), rarely(ess))
+        noise = diagnostics.standard_error(blocks)
         if blocks.shape[1] >= FEWEST_SPREAD:
             of_chains = blocks.mean(axis=0)
-            error = np.maximum(error, spread_error(of_chains - of_chains.mean(axis=0)))
+            noise = np.maximum(noise, spread_error(of_chains - of_chains.mean(axis=0)))
+        error = _errors_of_fractions(blocks, noise, ess, sure, n_starts)
         return moments_from_up(self._units, self._pairs.up()) | {"mean_error": self._units.span * error}

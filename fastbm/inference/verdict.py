@@ -21,7 +21,7 @@ from .scout.scout import Scout
 
 BARS = 3.0  # by which two independent estimates may differ
 ROUNDING = 1e-12  # of log Z
-SLACK = 0.05  # nats that nobody quarrels over
+SLACK = 0.05  # nats by which estimates that are not bounds may differ besides
 _OF_AUTO: ContextVar[bool] = ContextVar("of_auto", default=False)
 UNASKED = "nothing stood witness: witness=False"
 
@@ -72,7 +72,7 @@ def apart(gap: float, *errors: float | None) -> bool:
 
 def below_bound(log_z: float, error: float | None, found: Scout) -> str:
     """Return how a rigorous bound contradicts an estimate, as text; empty where it does not."""
-    if not apart(found.bound - log_z - ROUNDING * abs(log_z), error):
+    if found.bound - log_z <= BARS * (error or 0.0) + ROUNDING * abs(log_z):
         return ""
     return (
         f"log Z lies {found.bound - log_z:.3g} nats below a bound that holds for certain ({found.bound_by}): chains "

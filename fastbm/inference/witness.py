@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from scipy.special import entr
 
 from .._base import checks, rng
 from ..diagnostics.verdicts import all_of
@@ -25,7 +26,7 @@ from .result import Inference
 from .scout.bases import log_odds
 from .scout.bit_tempering import ATTEMPT_SECONDS, STEP_SECONDS, WALKERS, goes_as_bits, walk_both_ways
 from .scout.scout import SCOUT_PART, Scout, attempt_seconds, scout
-from .verdict import Verdict, apart, below_bound, too_short, way_out
+from .verdict import ROUNDING, Verdict, apart, below_bound, too_short, way_out
 
 MOST_KEPT = 25  # units of the smaller side up to which importance sampling around a scout's states answers
 N_DRAWS = 4_000
@@ -50,7 +51,7 @@ def examine(model: BoltzmannMachine, found: Inference, beta: float, seed: int, t
     compiled = "bits" if as_bits else "ladders" if found.method == "tempering" else ""
     seen = scout(model, beta, part * seconds, rng.derive(seed, SCOUT), threads, compiled=compiled)
     facts: dict[str, Any] = {"log_z_bound": seen.bound, "bound_by": seen.bound_by, "round_trips": seen.round_trips}
-    reason = "" if log_z is None else below_bound(log_z, error, seen)
+    reason = _above_entropy(model, found, beta, seen) if log_z is None else below_bound(log_z, error, seen)
     sure: bool | None = None if seen.up is None else True
     if not reason and found.converged and seen.up is not None:
         check = _mixed if seen.kept is not None and seen.kept.shape[2] <= MOST_KEPT else _walked
@@ -63,6 +64,26 @@ def examine(model: BoltzmannMachine, found: Inference, beta: float, seed: int, t
     verdict = Verdict(False if reason else sure, reason or ("" if sure else unsure), facts)
     detail = found.detail | verdict.facts if reason else verdict.facts | found.detail
     return replace(found, converged=all_of([found.converged, verdict.converged]), detail=detail)
+
+
+def _above_entropy(model: BoltzmannMachine, found: Inference, beta: float, seen: Scout) -> str:
+    """Return how means and energy contradict a bound: log Z = S - beta E, and S is at most that of independent units.
+
+    Cover and Thomas, Elements of Information Theory (2006), theorem 2.6.6.
+    """
+    if found.mean is None or found.energy is None:
+        return ""
+    units = model.convention
+    p = (np.asarray(found.mean) - units.lo) / units.span
+    bar = np.zeros_like(p) if found.mean_error is None else ENERGY_BARS * np.asarray(found.mean_error) / units.span
+    p = np.clip(p + np.clip(0.5 - p, -bar, bar), 0.0, 1.0)
+    most = float(np.sum(entr(p) + entr(1.0 - p))) - beta * (found.energy - ENERGY_BARS * (found.energy_error or 0.0))
+    if seen.bound <= most + ROUNDING * abs(most):
+        return ""
+    return (
+        f"its means and energy allow a log Z of at most {most:.6g}, and {seen.bound:.6g} is a bound that holds for "
+        f"certain ({seen.bound_by}): chains have not been where most of the weight is"
+    )
 
 
 def _claim(found: Inference) -> tuple[float | None, float | None]:
@@ -85,6 +106,8 @@ def _mixed(
     log_z, error = _claim(found)
     gap = 0.0 if log_z is None else mixture.all.log_mean - log_z
     if apart(abs(gap), error, mixture.all.error):
+        if gap < 0.0 and not _travelled(seen):  # it has been in fewer places
+            return "", facts, None
         return f"importance sampling around the states of a tempering finds log Z {gap:+.3g} nats away", facts, True
     return _energies_apart(found, other["energy"], other["energy_error"]), facts, True
 
@@ -162,9 +185,14 @@ def _compared(
     assert log_z is not None
     facts = {"log_z_up": up.log_mean, "ess_up": up.ess, "log_z_down": -down.log_mean, "ess_down": down.ess}
     healthy = up.healthy and down.healthy
+    travelled = _travelled(seen) and not model.is_layered
     if healthy and apart(up.log_mean - log_z, error, up.error):
         return f"walks from a product model find {up.log_mean - log_z:.3g} nats more", facts, True
     if healthy and apart(log_z + down.log_mean, error, down.error):
         return f"walks back to a product model allow {log_z + down.log_mean:.3g} nats less", facts, True
-    travelled = seen.round_trips >= TRAVELLED * seen.n_ladders and not model.is_layered
     return "", facts, True if healthy or travelled else None
+
+
+def _travelled(seen: Scout) -> bool:
+    """Return whether replicas went round the scout's ladders, so that it may have been everywhere."""
+    return seen.round_trips >= TRAVELLED * seen.n_ladders

@@ -15,6 +15,7 @@ import numpy as np
 from ..machine.machine import BoltzmannMachine
 
 HOTTEST = 1e-300  # inverse temperature, to divide by
+AGRESTI_COULL = 2.0  # samples of either kind more than were drawn; 1 in Laplace's rule
 WIDEST = 4.0  # standard deviations of the energy at beta = 0, above which energies are not looked for
 
 
@@ -25,9 +26,13 @@ class Unseen(NamedTuple):
     energy: np.ndarray
 
 
-def rarely(ess: float | np.ndarray) -> np.ndarray:
-    """Return the standard error of a probability by Laplace's rule, where no sample of `ess` differs from the rest."""
-    found: np.ndarray = np.sqrt(np.add(ess, 1.0)) / np.add(ess, 2.0) / np.sqrt(ess)
+def rarely(ess: float | np.ndarray, more: float = 1.0) -> np.ndarray:
+    """Return the standard error of a probability by Laplace's rule, where no sample of `ess` differs from the rest.
+
+    It is that of independent samples with so many `more` of either kind: one, or two by the rule of Agresti and Coull,
+    Am. Stat. 52, 119 (1998), doi:10.1080/00031305.1998.10480550.
+    """
+    found: np.ndarray = np.sqrt(more * np.add(ess, more)) / np.add(ess, 2.0 * more) / np.sqrt(ess)
     return found
 
 
@@ -53,3 +58,14 @@ def unseen(model: BoltzmannMachine, betas: float | np.ndarray, ess: float | np.n
     coldest = np.log(np.maximum(model.n_units * np.asarray(ess, np.float64), math.e))
     energy = np.minimum(reach, coldest / np.maximum(betas, HOTTEST))
     return Unseen(rarely(ess), energy)
+
+
+def unseen_flip(model: BoltzmannMachine, beta: float, ess: float) -> Unseen:
+    """Return what `ess` samples of chains leave unseen one flip away from the states that they have seen.
+
+    The energy is no more than a flip changes, whatever the other units are: a scale that stays small where a machine of
+    many units fluctuates, so that it may be added to the errors of what did vary.
+    """
+    spin = model.to_units("spin")
+    largest = 2.0 * float((np.abs(spin.flat_bias) + spin.couplings.absolute_sums()).max(initial=0.0))
+    return Unseen(rarely(ess, AGRESTI_COULL), np.minimum(unseen(model, beta, ess).energy, largest))

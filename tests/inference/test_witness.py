@@ -15,6 +15,7 @@ from fastbm.inference.ais import job as annealed_job, path
 from fastbm.inference.auto import Settled
 from fastbm.inference.exact import sums
 from fastbm.inference.exact.method import Exact
+from fastbm.inference.scout.bases import has_one_valley
 from fastbm.inference.scout.scout import Scout, scout
 from fastbm.runs.infer import verb
 from tests.support import machines
@@ -252,3 +253,51 @@ def test_states_that_a_base_is_from_do_not_stand_witness_to_it(
     assert wrong.converged is False
     calm(bm.infer, hidden_valley, "ais", start=wrong.detail["start means"], moments=False)
     assert seeds[0] not in seeds[1:]  # means that are passed on meet no states that they are from
+
+
+def a_field() -> bm.BoltzmannMachine:
+    """A ferromagnet in a field, whose other valley has 4 % of the weight."""
+    return bm.BoltzmannMachine(0.35 * (1 - np.eye(16)), np.full(16, 0.1))
+
+
+def a_gate() -> bm.BoltzmannMachine:
+    """A unit that is up in 0.5 % of the weight and holds 14 others up."""
+    weights = np.zeros((15, 15))
+    weights[0, 1:] = weights[1:, 0] = 3.0
+    return bm.BoltzmannMachine(weights, [-22.0, *[-1.0] * 14], units="binary")
+
+
+def a_star() -> bm.BoltzmannMachine:
+    """A unit that holds 20 others, most of the weight, and that chains do not find up."""
+    weights = np.zeros((21, 21))
+    weights[0, 1:] = weights[1:, 0] = 10.0
+    return bm.BoltzmannMachine(weights, [-184.0, *[0.0] * 20], units="binary")
+
+
+def a_crowd() -> bm.BoltzmannMachine:
+    """Two layers that are up or down together, about as likely, which a scout seldom sees both of."""
+    return bm.BoltzmannMachine([np.full((8, 8), 3.0)], [np.full(8, -12.0), np.full(8, -11.95)], units="binary")
+
+
+@pytest.mark.parametrize(
+    ("method", "make", "seed"),
+    [
+        ("ais", a_field, 0), ("reverse-ais", a_field, 1), ("ais", a_gate, 3), ("reverse-ais", a_gate, 1),
+        ("gibbs", a_star, 0), ("tempering", a_crowd, 0), ("population-annealing", a_crowd, 0),
+    ],
+)  # fmt: skip
+def test_a_valley_that_is_missed_is_told_or_within_the_error(method: str, make: Any, seed: int) -> None:
+    model = make()
+    truth = bm.infer(model, "exact")
+    found = calm(bm.infer, model, method, seed=seed)
+    far = found.mean is not None and np.any(np.abs(found.mean - truth.mean) > 6 * np.maximum(found.mean_error, 1e-12))
+    if found.log_z is not None:
+        far = abs(found.log_z - truth.log_z) > 4 * found.log_z_error
+    assert (found.converged is False) is bool(far)
+
+
+def test_one_valley_is_certain_only_where_units_hardly_depend_on_each_other() -> None:
+    for coupling, field, one in ((0.19, 0.0, True), (0.21, 0.0, False), (0.21, 1.5, True), (5.0, 10.0, False)):
+        ring = bm.BoltzmannMachine(coupling * (np.roll(np.eye(6), 1, 0) + np.roll(np.eye(6), -1, 0)), np.full(6, field))
+        assert has_one_valley(ring, 2.5) is one
+        assert has_one_valley(ring.to_units("binary"), 2.5) is one

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..._base import rng
 from ...machine.machine import BoltzmannMachine
-from ..scout.bases import unseen_starts
+from ..scout.bases import has_one_valley, unseen_starts
 from ..scout.marginal import PAIR_SECONDS, n_pairs
 from ..scout.scout import SCOUT_PART, Scout, attempt_seconds, scout
 from .path import draw_starts
@@ -72,17 +72,24 @@ class Job:
         return log_w, starts.converged, facts | starts.detail
 
     def average(self, log_w: np.ndarray) -> Average:
-        """Average the weights of walks, and allow for states that none of them met, and for rounding."""
+        """Average the weights of walks, and allow for states and valleys that none of them met, and for rounding.
+
+        All n walks miss a valley of a part 1/n of Z in one case of three.
+        """
         step, units = float(np.diff(self.path).max()), weighed_units(self.model, self.walk)
-        missed = unseen_starts(self.model, self.beta, self.base, len(log_w), step, units)
-        return average(log_w, floors={"unseen": missed, "rounding": rounding(self.model, self.beta, self.walk)})
+        floors = {
+            "unseen": unseen_starts(self.model, self.beta, self.base, len(log_w), step, units),
+            "valley": 0.0 if has_one_valley(self.model, self.beta) else 1.0 / len(log_w),
+            "rounding": rounding(self.model, self.beta, self.walk),
+        }
+        return average(log_w, floors=floors)
 
     def witness_down(self) -> Average | None:
         """Return the average of 1 / w over fewer walks down, from states of the scout; None where it has none."""
         if self.scout is None or self.scout.up is None:
             return None
         log_w, _ = self._descend(self.scout.some(self._n_witnesses), WITNESS)
-        return self.average(-log_w)
+        return self.average(-log_w).of_groups(self.scout.n_ladders)
 
     def witness_up(self) -> Average:
         """Return the average of w over fewer walks up."""

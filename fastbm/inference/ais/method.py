@@ -149,9 +149,9 @@ class AIS(_Paths):
     -----
     `log_z` and `log_z_error` in nats; `ess` of the final weights. `exp(log_z)` is unbiased, so `log_z` is low on
     average. The error is the largest of those in `detail["log_z_errors"]`: by the delta method, where the weights
-    are uneven (ess below 0.7 of their number) by the bootstrap and from a log-normal tail, and what states that no
-    walk has met, and rounding, may add. `converged` is True only if walks down from other states agree;
-    ``detail["witness"]`` tells what was seen.
+    are uneven (ess below 0.7 of their number) by the bootstrap and from a log-normal tail; half of what lies between
+    walks up and those down that stand witness; and what states or valleys that no walk has met, and rounding, may add.
+    `converged` is True only if walks down from other states agree; ``detail["witness"]`` tells what was seen.
 
     Costs a sweep of all chains for each temperature; the weights cost next to nothing. Even weights are no sign of a
     right answer: chains that all end in one valley agree on its part of Z.
@@ -181,18 +181,21 @@ class AIS(_Paths):
         job = self._job(model, beta, seed, threads, executor, must)
         log_w, up, about = job.up()
         found = job.average(log_w)
-        log_z = found.log_mean
-        result: dict[str, Any] = {"log_z": log_z, "log_z_error": found.error, "bound": "stochastic lower"}
-        if moments:
-            result |= weighted_moments(model, up, found.weights, log_z, beta)
-        detail = _detail(job, log_w, found) | about
-        back, holds, chains = None, None, None
+        back, holds, chains, bracket = None, None, None, {}
         if self.bracket:
-            log_w, holds, facts = self._down(job)
-            back, chains = job.average(-log_w), facts if holds is False else None
-            detail["upper"] = {"log_weights": log_w, "ess": back.ess, "log_z_errors": back.errors, **facts}
+            log_down, holds, facts = self._down(job)
+            back, chains = job.average(-log_down), facts if holds is False else None
+            bracket["upper"] = {"log_weights": log_down, "ess": back.ess, "log_z_errors": back.errors, **facts}
         judged = None if self._source == "gibbs" and self.witness else back  # which chains that agree cannot vouch for
+        if judged is None and self.witness and found.healthy:
+            judged = job.witness_down()
         verdict = _judge("ais", job, found, judged, chains, self.witness)
+        found = found.beside(judged) if judged is not None and verdict.converged else found
+        result: dict[str, Any] = {"log_z": found.log_mean, "log_z_error": found.error, "bound": "stochastic lower"}
+        if moments:
+            part = max(found.errors.get(name, 0.0) for name in ("valley", "other way"))
+            result |= weighted_moments(model, up, found.weights, found.log_mean, beta, part)
+        detail = _detail(job, log_w, found) | about | bracket
         if back is not None:
             certain = self._source == "exact" or (holds is not False and verdict.converged is True)
             detail |= _ends(found, back) | {"upper_holds": certain}
@@ -234,7 +237,9 @@ class ReverseAIS(_Paths):
         log_w, holds, about = self._down(job)
         found = job.average(-log_w)
         chains = about if holds is False else None
-        verdict = _judge("reverse-ais", job, job.witness_up() if self.witness else None, found, chains, self.witness)
+        up = job.witness_up() if self.witness else None
+        verdict = _judge("reverse-ais", job, up, found, chains, self.witness)
+        found = found.beside(up) if up is not None and verdict.converged else found
         certain = self._source == "exact" or (holds is not False and verdict.converged is True)
         return Inference(
             "reverse-ais",
@@ -295,8 +300,6 @@ def _judge(
         reason = f"{own.ess:.1f} of {len(own.weights)} weights carry the average. Raise n_betas or n_chains"
         verdict = Verdict(False, reason)
     elif witness or (up is not None and down is not None):
-        if name == "ais" and down is None:
-            down = job.witness_down()
         verdict = of_walks(up, down, own, job.scout if witness else None, job.rival)
         if verdict.converged and not witness:
             verdict = Verdict(None, UNASKED, verdict.seen)

@@ -13,10 +13,12 @@ from ..._base import rng
 from ...machine.machine import BoltzmannMachine
 from ...sampling.unseen import unseen
 from ..result import moments_of
+from ..scout.bases import certain
 
 HEALTHY_ESS = 10.0
 ALIKE = 0.9  # part of a handful of weights that must carry the average instead
 HEAVY = 0.7  # weights worth less than this part of their number have the tail of their distribution looked at
+FAR = 2.0  # errors, beyond which two averages tell different things
 RESAMPLES = 200  # of the bootstrap: its error is known to 5 %
 TINIEST = sys.float_info.min  # mean weight that has a logarithm
 TOGETHER = 1 << 13  # weights that are drawn at once
@@ -30,6 +32,30 @@ class Average(NamedTuple):
     ess: float
     weights: np.ndarray  # normalised to a sum of 1
     errors: dict[str, float]  # by name: what each way to find the error says
+
+    def of_groups(self, n_groups: int) -> Average:
+        """Return this average with the error that equal groups of weights show, each from states of one ladder."""
+        groups = np.array_split(self.weights, n_groups)
+        if len(self.weights) < 2 * n_groups or n_groups < 2:
+            return self
+        means = np.array([group.mean() for group in groups]) * len(self.weights)
+        return self._with("ladders", float(means.std(ddof=1)) / math.sqrt(n_groups))
+
+    def beside(self, other: Average) -> Average:
+        """Return this average with an error that walks the other way show, where it is far above its own.
+
+        One of both is low on average and the other high, so that the truth is between them; and where walks cannot
+        come to some states, those that begin there tell how much these count.
+        """
+        assert self.error is not None and other.error is not None
+        gap = abs(self.log_mean + other.log_mean)
+        alike = math.sqrt(len(other.weights) / len(self.weights)) * other.error  # of as many weights
+        far = gap > FAR * math.hypot(self.error, other.error)
+        return self._with("other way", max(0.5 * gap if far else 0.0, alike if alike > FAR * self.error else 0.0))
+
+    def _with(self, name: str, error: float) -> Average:
+        errors = self.errors | ({name: error} if error else {})
+        return self._replace(error=max(errors.values()), errors=errors)
 
     @property
     def healthy(self) -> bool:
@@ -88,12 +114,12 @@ def _log_normal_error(log_w: np.ndarray) -> float:
 
 
 def weighted_moments(
-    model: BoltzmannMachine, up: np.ndarray, weights: np.ndarray, log_z: float, beta: float
+    model: BoltzmannMachine, up: np.ndarray, weights: np.ndarray, log_z: float, beta: float, part: float = 0.0
 ) -> dict[str, Any]:
     """Return weighted averages over states, with errors.
 
     The errors are by the delta method for a ratio of averages, and at least those that come of states which as many
-    samples are likely not to see.
+    samples are likely not to see, and of a `part` of the weight in which units may all be the other way.
     """
     values = model.convention.values(up, np.float64)
     energies = model.energy_of_bits(up)
@@ -101,9 +127,10 @@ def weighted_moments(
     error = np.sqrt((weights**2) @ (values - mean) ** 2)
     ess = 1.0 / float(weights @ weights)
     missed = unseen(model, beta, ess)
+    other = np.minimum(part, np.exp(-np.abs(certain(model, beta)))) if part else 0.0
     second = (values * weights[:, None]).T @ values
     return moments_of(mean, second) | {
-        "mean_error": np.maximum(error, model.convention.span * missed.chance),
+        "mean_error": np.maximum(error, model.convention.span * np.maximum(missed.chance, other)),
         "energy": energy,
         "energy_error": max(math.sqrt(weights**2 @ (energies - energy) ** 2), float(missed.chance * missed.energy)),
         "energy_variance": float(weights @ (energies - energy) ** 2),

@@ -11,6 +11,7 @@ from scipy.special import expit
 
 from ..._base import checks, rng, threads as threads_module
 from ..._base.options import flag
+from ...machine.checks import check_columns
 from ...machine.clamping import Clamped
 from ...machine.couplings import row_blocks
 from ...machine.machine import BoltzmannMachine, check_machine
@@ -281,7 +282,7 @@ def _check_model(model: Any, beta: Any) -> None:
 
 
 def _table(model: BoltzmannMachine, rows: Any) -> np.ndarray:
-    array = checks.any_array("rows", rows)
+    array = checks.any_array("rows", check_columns("rows", rows, model.names))
     if array.ndim != 2 or not len(array) or array.shape[1] != model.n_visible:
         raise ValueError(f"rows must have shape (n_rows, {model.n_visible}), n_rows at least 1; got {array.shape}.")
     return array

@@ -119,12 +119,12 @@ def surely_sampled(n_gaps: int, n_hidden: int, how: How) -> bool:
 def listed_means(model: BoltzmannMachine, up: np.ndarray, lacking: np.ndarray, how: How) -> np.ndarray:
     """Return P(up) where entries are missing, (n_rows, n_visible), each row with gaps of its own.
 
-    Few units are missing or hidden. Where `lacking` (n_rows, n_visible) is false, what is returned has no meaning, nor
-    has `up`, which are bits, where it is true.
+    Few units are missing or hidden. Where `lacking` (n_rows, n_visible) is false, 0 is returned; where it is true, the
+    bits `up` have no meaning.
     """
     free, down = np.ones((len(up), model.n_units), bool), np.zeros((len(up), model.n_units), np.uint8)
     free[:, : model.n_visible], down[:, : model.n_visible] = lacking, np.where(lacking, 0, up)
-    units, means = model.convention, np.empty(free.shape)
+    units, means = model.convention, np.zeros(free.shape)
     fields = how.beta * units.span * (model.couplings.field(units.values(down, np.float64)) + model.flat_bias)
     n_states = 1 << free.sum(axis=1)
     ends = np.flatnonzero(np.diff(np.cumsum(n_states) // STATES, append=-1)) + 1

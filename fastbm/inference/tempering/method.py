@@ -18,7 +18,7 @@ from ...sampling.unseen import unseen
 from ..estimator import SWEEPS, Examined, Knob, refuse_beside_betas, refuse_no_samples, sweeps
 from ..monte_carlo import TargetMoments, find_burn_in
 from ..result import Inference
-from ..scout.bases import unseen_starts
+from ..scout.bases import certain, unseen_starts
 from ..scout.product_path import find_path, make_levels
 from ..temperatures import FEWEST_SPREAD, KEY, curves, means_fit, spread_error
 from ..verdict import judged
@@ -234,7 +234,9 @@ def _result(
     if up is not None:
         equal = np.full(up.shape[:2], 1.0 / len(up))
         found = found.with_means(model.convention, up, equal, missed, spread_error)
-    result = {} if target is None else target.result(float(ess[-1]))
+    n_starts = energies.shape[1] + int(detail["round_trips"].sum())  # a replica forgets at the other end of its ladder
+    sure = certain(model, float(betas[-1]))
+    result = {} if target is None else target.result(float(ess[-1]), sure, n_starts)
     alone = energies[..., 0].size == 1  # one sample tells no error
     curved = not alone and detail["start"] == "uniform"
     return Inference(

@@ -1,8 +1,8 @@
-"""Error bars of averages where nothing varied among the samples: by Laplace's rule of succession, not 0.
+"""Error bars of averages, with what states that were not seen may add to them.
 
-What was not seen in so many effective samples has a probability of about 1 / (ess + 2), known to as much. A state of
-that probability lies log(ess + 2) / beta above those that were seen, and no further than the energies of the machine
-reach.
+What was not seen in `ess` effective samples may still have a probability of a few parts of 1 / ess. A rare state that
+was seen r times leaves an error of sqrt(r + 2) / ess times what it differs by (`rarely`), and not of sqrt(r) / ess,
+which is 0 where there was none: what two more would add is put beside what the samples tell of their own scatter.
 """
 
 from __future__ import annotations
@@ -12,64 +12,88 @@ from collections.abc import Sequence
 import numpy as np
 
 from ... import diagnostics
+from ..._base.arrays import near_one
 from ...diagnostics.autocorrelation import standard_errors
-from ...sampling.unseen import rarely, unseen
+from ...sampling.unseen import AGRESTI_COULL, Unseen, rarely, unseen_flip
 from .samples import Samples
 
 
 def energy_error(run: Samples, energy: np.ndarray, beta: float | None = None, error: float | None = None) -> float:
     """Return the standard error of the mean of energies, (n_samples, n_chains) of chains at one temperature.
 
-    `error` is that of energies that varied, where it is known.
+    `error` is what they tell of their own scatter, where it is known.
     """
     error = float(diagnostics.standard_error(energy)) if error is None else error
-    if error > 0.0:
-        return error
-    coldest = float(np.max(run.beta)) if beta is None else beta
-    return float(rarely(energy.size) * unseen(run._start, coldest, energy.size).energy)
+    missed = _unseen(run, energy, float(np.max(run.beta)) if beta is None else beta, error)
+    return float(np.hypot(error, missed.chance * missed.energy))
+
+
+def heat_floor(run: Samples, energy: np.ndarray, beta: float, error: float) -> float:
+    """Return what unseen states may add to a specific heat per unit; `error` is that of the mean of the energies."""
+    missed = _unseen(run, energy, beta, error)
+    return float(missed.chance * (beta * missed.energy) ** 2) / run._start.n_units
+
+
+def _unseen(run: Samples, energy: np.ndarray, beta: float, error: float) -> Unseen:
+    return unseen_flip(run._start, beta, effective(energy, error))
+
+
+def effective(values: np.ndarray, error: float) -> float:
+    """Return how many independent samples have this standard error of their mean; all, where values do not vary."""
+    if not error > 0.0:
+        return float(values.size)
+    scaled, exponent = near_one(values - values.flat[0])
+    return float(np.clip((scaled.std() / np.ldexp(error, -exponent)) ** 2, 1.0, values.size))
 
 
 def observable_error(values: np.ndarray, scale: float | None = None) -> float:
     """Return the standard error of the mean of an observable.
 
-    `scale` is what an unseen state would differ by: the value itself, or 1 where that is 0, unless given.
+    `scale` is what an unseen state would differ by, where it is known.
     """
-    error = float(diagnostics.standard_error(values))
-    if error > 0.0:
-        return error
-    size = abs(float(values.flat[0])) or 1.0
-    return unseen_error(values.size, size if scale is None else scale)
+    return widened(values, float(diagnostics.standard_error(values)), scale)
 
 
-def observable_errors(series: Sequence[np.ndarray], scales: Sequence[float]) -> list[float]:
+def observable_errors(series: Sequence[np.ndarray], scales: Sequence[float | None]) -> list[float]:
     """Return what `observable_error` does of each of many series and scales."""
-    errors = zip(standard_errors(*series), series, scales, strict=True)
-    return [error if error > 0.0 else unseen_error(values.size, scale) for error, values, scale in errors]
+    errors = standard_errors(*series)
+    return [widened(values, error, scale) for values, error, scale in zip(series, errors, scales, strict=True)]
 
 
-def across_chains(values: np.ndarray, scale: float) -> tuple[np.ndarray, np.ndarray]:
+def widened(values: np.ndarray, error: float, scale: float | None = None) -> float:
+    """Return the standard error of a mean whose values tell of the `error`, with what unseen states may add.
+
+    They differ by `scale`. Where it is not known, nothing is added to values that vary, and others may be off by the
+    value itself, or 1 where that is 0.
+    """
+    if scale is None:
+        scale = 0.0 if error > 0.0 else abs(float(values.flat[0])) or 1.0
+    return float(np.hypot(error, unseen_error(effective(values, error), scale)))
+
+
+def across_chains(values: np.ndarray, scale: float | None = None) -> tuple[np.ndarray, np.ndarray]:
     """Return means over chains at each time, and their standard errors, of values (n_samples, n_chains).
 
-    `scale` is what an unseen state would differ by. Errors are NaN for one chain.
+    `scale` is what an unseen state would differ by; where it is not known, and at a time all chains are alike, it is
+    the largest value, or 1 where that is 0. Errors are NaN for one chain.
     """
     n_chains = values.shape[1]
     if n_chains == 1:
         return values[:, 0], np.full(len(values), np.nan)
     error = values.std(axis=1, ddof=1) / np.sqrt(n_chains)
-    return values.mean(axis=1), np.where(error > 0.0, error, unseen_error(n_chains, scale))
+    off = np.where(error > 0.0, 0.0, float(np.abs(values).max()) or 1.0) if scale is None else scale
+    return values.mean(axis=1), np.hypot(error, rarely(n_chains, AGRESTI_COULL) * off)
 
 
-def unseen_error(n: int, scale: float) -> float:
-    """Return the standard error of the mean of n values that did not vary, where an unseen one is off by `scale`."""
-    return float(rarely(n)) * scale
-
-
-def heat_error(run: Samples, energy: np.ndarray, beta: float) -> float:
-    """Return the standard error of a specific heat per unit of energies that did not vary."""
-    height = beta * float(unseen(run._start, beta, energy.size).energy)
-    return float(rarely(energy.size)) * height * height / run._start.n_units
+def unseen_error(ess: float, scale: float) -> float:
+    """Return the standard error of a mean that comes of states that `ess` samples lack, each off by `scale`."""
+    return float(rarely(ess, AGRESTI_COULL)) * scale
 
 
 def floored(estimate: diagnostics.Estimate, floor: float) -> diagnostics.Estimate:
-    """Return an estimate with `floor` in place of an error of 0; an error that is NaN stays so."""
-    return estimate._replace(error=floor) if estimate.error == 0.0 else estimate
+    """Return an estimate whose error is at least `floor`; one that is NaN stays so.
+
+    What is not linear in means, as a specific heat, changes by the square of a flip. Added, that would be no small part
+    of the error of few samples of a glass, in which flips as large were seen.
+    """
+    return estimate._replace(error=float(np.maximum(estimate.error, floor)))

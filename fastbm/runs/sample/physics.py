@@ -13,7 +13,15 @@ from ...diagnostics.autocorrelation import standard_errors
 from ...models import square_lattice as lattice
 from ...sampling.observables import OF_PAIRS
 from .convergence import groups
-from .errors import energy_error, floored, heat_error, observable_error, observable_errors, unseen_error
+from .errors import (
+    effective,
+    energy_error,
+    floored,
+    heat_floor,
+    observable_error,
+    unseen_error,
+    widened,
+)
 from .samples import Samples
 from .series import At, Series, magnetisations, of_states, overlaps, recorded, temperatures
 from .valleys import is_even
@@ -114,7 +122,7 @@ def averages_at(
     row = Thermodynamics(
         beta,
         Estimate(float(energy.mean()) / n_units, energy_error(run, energy, beta, error) / n_units),
-        floored(heat, heat_error(run, energy, beta)),
+        floored(heat, heat_floor(run, energy, beta, error)),
     )
     if m is not None:
         row = Thermodynamics(*row[:3], *_magnetic(m, errors, beta, n_units, even=even))
@@ -130,10 +138,12 @@ def averages_at(
 def _of_overlaps(q: np.ndarray, n_units: int) -> tuple[Estimate, Estimate, Estimate]:
     """Return what overlaps say of a spin glass; an unseen pair may differ by a flip of one unit."""
     step, squares, sizes = 2.0 / n_units, q * q, np.abs(q)
-    errors = observable_errors((squares, sizes), (step, step))
-    square = Estimate(n_units * float(squares.mean()), n_units * errors[0])
-    modulus = Estimate(float(sizes.mean()), errors[1])
-    return square, floored(diagnostics.binder_cumulant(q), unseen_error(q.size, step)), modulus
+    errors = standard_errors(squares, sizes)
+    return (
+        Estimate(n_units * float(squares.mean()), n_units * widened(squares, errors[0], step)),
+        floored(diagnostics.binder_cumulant(q), unseen_error(effective(squares, errors[0]), step)),
+        Estimate(float(sizes.mean()), widened(sizes, errors[1], step)),
+    )
 
 
 def _shown(estimate: Estimate | None) -> str:
@@ -154,17 +164,23 @@ def as_rows(found: list[Thermodynamics]) -> list[dict[str, float]]:
 def _magnetic(m: np.ndarray, errors: list[float], beta: float, n_units: int, *, even: bool) -> tuple[Estimate, ...]:
     """Return magnetisation, its modulus, susceptibility and Binder's cumulant, each with its error.
 
-    `errors` are those of the means of m, its modulus and its square. They have a floor: an unseen state may differ in
-    the magnetisation by a flip of all units, in its modulus by that of one.
+    `errors` are those that the values of m, its modulus and its square tell of. An unseen state may differ by a flip of
+    one unit, in the magnetisation by that of all where it never varied.
     """
-    unseen, flip = unseen_error(m.size, 2.0), unseen_error(m.size, 2.0 / n_units)
-    mean = Estimate(0.0, 0.0) if even else Estimate(float(m.mean()), errors[0] or unseen)
-    square = Estimate(beta * n_units * float((m * m).mean()), beta * n_units * (errors[2] or flip))
+    size, square, flip = np.abs(m), m * m, 2.0 / n_units
+    step = flip if errors[0] > 0.0 else 2.0
+    mean = Estimate(0.0, 0.0) if even else Estimate(float(m.mean()), widened(m, errors[0], step))
+    response = beta * n_units
+    if even:
+        chi = Estimate(response * float(square.mean()), response * widened(square, errors[2], flip))
+    else:
+        unseen = unseen_error(effective(m, errors[0]), step * step)
+        chi = floored(diagnostics.susceptibility(m, beta, n_units), response * unseen)
     return (
         mean,
-        Estimate(float(np.abs(m).mean()), errors[1] or flip),
-        square if even else floored(diagnostics.susceptibility(m, beta, n_units), beta * n_units * unseen),
-        floored(diagnostics.binder_cumulant(m), flip),
+        Estimate(float(size.mean()), widened(size, errors[1], flip)),
+        chi,
+        floored(diagnostics.binder_cumulant(m), unseen_error(effective(square, errors[2]), flip)),
     )
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..._base import checks
-from ...sampling.unseen import unseen
+from ...sampling.unseen import unseen_flip
 from .errors import across_chains
 from .physics import check_chains, check_one_pattern
 from .samples import Samples
@@ -60,7 +60,7 @@ def relaxation(run: Samples, beta: float | None) -> Relaxation:
 def of_chains(run: Samples, chains: np.ndarray) -> Relaxation:
     """Return means over some chains, all of one temperature and clamped pattern, at each recorded time."""
     n_units, beta = run._start.n_units, float(run.beta[chains[0]])
-    above = float(unseen(run._start, beta, len(chains)).energy)
+    above = float(unseen_flip(run._start, beta, len(chains)).energy)
     energy, energy_error = across_chains(run.energy[:, chains], above)
     correlation = error = np.full(len(energy), np.nan)
     if run.has_states:

@@ -110,8 +110,7 @@ def _relaxation(run: Samples) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, stream in watched_names(run).items() if len(groups(run)) == 1 else ():
         values = run.read(stream)[[0, -1]]
-        scale = float(np.abs(values).max()) or 1.0
-        told = [format_value((m, e)) for m, e in zip(*across_chains(values, scale), strict=True)]
+        told = [format_value((m, e)) for m, e in zip(*across_chains(values), strict=True)]
         found[name] = " to ".join(f"{text} at time {time}" for text, time in zip(told, run.times[[0, -1]], strict=True))
     return found
 
