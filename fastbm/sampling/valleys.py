@@ -1,7 +1,9 @@
 """Valleys of a machine: what is known of them without sampling it.
 
 In spins P(s) / P(-s) = exp(2 beta b s): without biases every state has a mirror that is as probable, and the means of
-spins are 0. Where beta max_i sum_j |J_ij| < 1 single-unit dynamics forgets any start within some n log n updates.
+spins are 0. Flips of its neighbours move the mean of a spin with field b and couplings of R = sum_j |J_ij| in all by
+beta R / cosh^2(beta max(|b| - R, 0)) at most; where that is below 1 for all spins, single-unit dynamics forgets any
+start within some n log n updates.
 
 Dobrushin, Theory Probab. Appl. 13, 197 (1968), doi:10.1137/1113026. Levin, Peres and Wilmer, Markov Chains and Mixing
 Times (2017), theorem 15.1.
@@ -15,6 +17,7 @@ from ..machine.machine import BoltzmannMachine
 from .gauge import find_gauge
 
 ROUNDING = 1e-9  # the largest mean of a spin that passes for 0
+STEEPEST = 30.0  # half log-odds, beyond which a field holds a spin for good
 FEW_UNITS = 2000  # of dense machines that are looked through for frustration
 FEWEST_CHAINS = 8  # fall into the same of two equal valleys once in 128 runs
 FEWEST_OF_MIRRORS = 4  # chains, where the only valleys mirror each other
@@ -34,10 +37,13 @@ def is_even(model: BoltzmannMachine, beta: float) -> bool:
 
 
 def has_one_valley(model: BoltzmannMachine, beta: float) -> bool:
-    """Return whether couplings are so weak, by Dobrushin's condition, that there is nothing but one valley."""
-    span = model.convention.span
+    """Return whether units depend so little on others, by Dobrushin's condition, that there is one valley alone."""
+    reach = beta * model.couplings.absolute_sums() * model.convention.span**2 / 4
     with np.errstate(over="ignore"):
-        return bool(beta * float(model.couplings.absolute_sums().max(initial=0.0)) * span**2 / 4 < 1.0)
+        if np.all(reach < 1.0):
+            return True
+        held = np.maximum(beta * np.abs(model.to_units("spin").flat_bias) - reach, 0.0)
+        return bool(np.all(reach < np.cosh(np.minimum(held, STEEPEST)) ** 2))
 
 
 def has_mirrors_only(model: BoltzmannMachine, beta: float) -> bool:

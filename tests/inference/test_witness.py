@@ -15,7 +15,6 @@ from fastbm.inference.ais import job as annealed_job, path
 from fastbm.inference.auto import Settled
 from fastbm.inference.exact import sums
 from fastbm.inference.exact.method import Exact
-from fastbm.inference.scout.bases import has_one_valley
 from fastbm.inference.scout.scout import Scout, scout
 from fastbm.runs.infer import verb
 from tests.support import machines
@@ -294,10 +293,3 @@ def test_a_valley_that_is_missed_is_told_or_within_the_error(method: str, make: 
     if found.log_z is not None:
         far = abs(found.log_z - truth.log_z) > 4 * found.log_z_error
     assert (found.converged is False) is bool(far)
-
-
-def test_one_valley_is_certain_only_where_units_hardly_depend_on_each_other() -> None:
-    for coupling, field, one in ((0.19, 0.0, True), (0.21, 0.0, False), (0.21, 1.5, True), (5.0, 10.0, False)):
-        ring = bm.BoltzmannMachine(coupling * (np.roll(np.eye(6), 1, 0) + np.roll(np.eye(6), -1, 0)), np.full(6, field))
-        assert has_one_valley(ring, 2.5) is one
-        assert has_one_valley(ring.to_units("binary"), 2.5) is one

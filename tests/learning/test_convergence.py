@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -33,11 +35,29 @@ def test_a_unit_that_others_decide_has_no_maximum(method: str, n_more: int, unit
     more = np.random.default_rng(1).integers(0, 2, (400, n_more))
     rows = np.c_[rows, rows.sum(axis=1) > 1.5, more].astype(int)
     rows = rows if units == "binary" else 2 * rows - 1
-    with pytest.warns(bm.ConvergenceWarning, match=f"{method} has no finite optimum for these data: couplings grow"):
+    with pytest.warns(bm.ConvergenceWarning, match=f"{method} has no finite optimum .*: couplings or biases grow"):
         run = bm.fit(rows, method, evaluate="none")
     assert run.converged is False
     assert "without end" in run.doubt or "gradient is" in run.doubt
     assert bm.fit(rows, method, evaluate="none", l2=1e-4, epochs=2_000).converged
+
+
+@pytest.mark.parametrize("method", ["exact", "pseudolikelihood", "rise"])
+def test_a_unit_that_is_constant_has_no_maximum(method: str) -> None:
+    rows = np.random.default_rng(0).integers(0, 2, (400, 4))
+    rows[:, 2] = 0
+    for penalty, converged in ({"l2": 0.01}, False), ({"l2": 0.01, "l2_bias": 0.01}, True):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", bm.ConvergenceWarning)
+            assert bm.fit(rows, method, evaluate="none", epochs=2_000, **penalty).converged is converged
+
+
+@pytest.mark.parametrize("tolerance", [0.1, 1e-2, 1e-4])
+@pytest.mark.parametrize("method", ["exact", "pseudolikelihood"])
+def test_a_maximum_is_one_at_any_tolerance(method: str, tolerance: float) -> None:
+    for seed in range(6):
+        rows = draw(machine("visible", "spin", seed=seed, scale=0.3), 1000)
+        assert bm.fit(rows, method, evaluate="none", tolerance=tolerance).converged
 
 
 @pytest.mark.parametrize("method", ["exact", "pseudolikelihood"])

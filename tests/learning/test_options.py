@@ -170,7 +170,7 @@ def test_a_falling_rate_settles():
 
 def test_a_run_stops_when_it_is_told_enough():
     rows = draw(planted(6), 2_000)
-    with pytest.warns(bm.ConvergenceWarning, match="all parameters together is off .* Ask for less than until="):
+    with pytest.warns(bm.ConvergenceWarning, match="a combination of all is off .* Ask for less than until="):
         run = bm.fit(rows, method="monte-carlo", n_chains=512, epochs=500, until={"moment_error": 0.02}, **QUIET)
     assert len(run.metrics["step"]) < 500
     assert run.metrics["moment_error"][-1] <= 0.02

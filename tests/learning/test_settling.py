@@ -55,6 +55,21 @@ def test_defaults_come_to_the_maximum_within_the_noise_of_the_data(name: str) ->
         assert best - log_likelihood(run) < n_parameters / (2 * len(rows))
 
 
+def test_rows_that_are_equal_come_to_the_maximum_of_the_penalty() -> None:
+    rows = np.ones((50, 3), int)
+    for data in (rows, bm.Moments(np.ones(3), np.ones((3, 3)), n_samples=50, units="binary")):
+        assert bm.fit(data, "monte-carlo", l2=0.01, l2_bias=0.01, weights_every=0).converged
+
+
+def test_weighted_rows_with_gaps_settle() -> None:
+    rows, generator = glass(0.5, 1)[:600, :6].astype(float), np.random.default_rng(0)
+    rows[generator.random(rows.shape) < 0.3] = np.nan
+    rows = rows[~np.isnan(rows).all(axis=1)]
+    for weights in (generator.integers(0, 2, len(rows)), generator.random(len(rows))):
+        run = bm.fit(rows, "monte-carlo", row_weights=weights, weights_every=0, monitor_every=100)
+        assert run.converged
+
+
 @pytest.mark.parametrize("name", ["gaps", "many units", "few of many pairs"])
 def test_who_says_that_it_converged_is_near_the_maximum(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the metric is a rough one, and moments differ little along the way that is left."""

@@ -10,7 +10,8 @@ import numpy as np
 
 from ..._base import rng
 from ...machine.machine import BoltzmannMachine
-from ..scout.bases import has_one_valley, unseen_starts
+from ...sampling.valleys import has_one_valley
+from ..scout.bases import unseen_starts
 from ..scout.marginal import PAIR_SECONDS, n_pairs
 from ..scout.scout import SCOUT_PART, Scout, attempt_seconds, scout
 from .path import draw_starts

@@ -149,8 +149,9 @@ class AIS(_Paths):
     -----
     `log_z` and `log_z_error` in nats; `ess` of the final weights. `exp(log_z)` is unbiased, so `log_z` is low on
     average. The error is the largest of those in `detail["log_z_errors"]`: by the delta method, where the weights
-    are uneven (ess below 0.7 of their number) by the bootstrap and from a log-normal tail; half of what lies between
-    walks up and those down that stand witness; and what states or valleys that no walk has met, and rounding, may add.
+    are uneven (ess below 0.7 of their number) by the bootstrap and from a log-normal tail; where walks down that stand
+    witness tell something else, half of what lies between, or as much as they scatter; and what states that no walk has
+    met, a valley of one part in as many walks (unless there is one alone, for certain), and rounding may add.
     `converged` is True only if walks down from other states agree; ``detail["witness"]`` tells what was seen.
 
     Costs a sweep of all chains for each temperature; the weights cost next to nothing. Even weights are no sign of a
@@ -198,7 +199,7 @@ class AIS(_Paths):
         detail = _detail(job, log_w, found) | about | bracket
         if back is not None:
             certain = self._source == "exact" or (holds is not False and verdict.converged is True)
-            detail |= _ends(found, back) | {"upper_holds": certain}
+            detail |= _ends(found, back.beside(found) if verdict.converged else back) | {"upper_holds": certain}
         return Inference(
             "ais", **result, converged=verdict.converged, n_samples=self.n_chains, ess=found.ess,
             detail=detail | verdict.facts,
@@ -222,6 +223,7 @@ class ReverseAIS(_Paths):
 
     Notes
     -----
+    `log_z_error` is found as that of `AIS`.
     `exp(-log_z)` is unbiased, so that `log_z` is high on average, if the samples are right: `bound` is None where
     they are not drawn exactly and something contradicts them, and `converged` is True only if walks up agree.
     """

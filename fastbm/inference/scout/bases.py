@@ -105,16 +105,6 @@ def certain(model: BoltzmannMachine, beta: float) -> np.ndarray:
     return np.copysign(np.clip(left, 0.0, STEEPEST), spin.flat_bias)
 
 
-def has_one_valley(model: BoltzmannMachine, beta: float) -> bool:
-    """Return whether units depend on each other so little that chains of any start soon agree, for certain.
-
-    Of a spin with field f and couplings of R in all, flips of the others move the mean by R sech^2(max(|f| - R, 0)) at
-    most. Below 1 for all spins that is Dobrushin's condition: Theor. Probab. Appl. 13, 197 (1968), doi:10.1137/1113026.
-    """
-    reach = beta * model.to_units("spin").couplings.absolute_sums()
-    return bool(np.all(reach < np.cosh(0.5 * certain(model, beta)) ** 2))
-
-
 def unseen_starts(
     model: BoltzmannMachine, beta: float, base: np.ndarray, n_walks: int, step: float, units: np.ndarray
 ) -> float:

@@ -48,9 +48,9 @@ class Statistics:
         return self.n_pairs + self.n_units
 
     def name(self, k: int) -> str:
-        """Return the name of the parameter of statistic `k`, as a user knows it; beyond the last, of all of them."""
+        """Return the name of the parameter of statistic `k`, as a user knows it; beyond the last, of a combination."""
         if k >= len(self):
-            return "all parameters together"
+            return "a combination of all"
         if k < self.n_pairs:
             return f"weights[{self._name(self.i[k])}, {self._name(self.j[k])}]"
         return f"bias[{self._name(k - self.n_pairs)}]"

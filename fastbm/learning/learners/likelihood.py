@@ -33,6 +33,7 @@ NEAR = 10.0  # times the tolerance: how small the gradient is where it is told h
 # maxima 0.06 at most, and 0.3 where states of a pair were in one of 10^6 rows.
 RESTLESS = 0.5
 IDLE = 1e-4  # a scaled coupling that does nothing
+SHARP = 1e-4  # tolerance, above which nothing is told of how the gradient vanishes
 TRIES = 4
 
 
@@ -113,12 +114,13 @@ class Descent:
             self._continue(wanted)
 
     def _is_endless(self, path: list[Point]) -> bool:
-        """Return whether the last steps lead to infinity, where couplings grow by t as the gradient falls by exp(-t).
+        """Return whether the last steps lead to infinity, where log-odds grow by t as the gradient falls by exp(-t).
 
-        Near a minimum it falls as the distance does. Of machines without hidden units whose couplings no penalty holds.
+        Near a minimum it falls as the distance does. Of machines without hidden units, and where the gradient is small
+        enough to tell.
         """
         s = self._settings
-        if self._like.n_hidden or s.l1 or s.l2 or len(path) < 2:
+        if self._like.n_hidden or s.tolerance > SHARP or len(path) < 2:
             return False
         sizes = np.array([self._lbfgs.size(*one) for one in path])
         first = min(int(np.argmax(sizes <= NEAR * s.tolerance)), len(path) - 2)
@@ -126,15 +128,21 @@ class Descent:
         return self._log_odds(path[first], path[-1]) > RESTLESS * max(float(fallen), 1.0)
 
     def _log_odds(self, one: Point, other: Point | None = None) -> float:
-        """Return the largest change of a unit's log-odds by the flip of another one, or of this between two points."""
-        ends = [self._parameters(point[0]).weights for point in (one, other) if point is not None]
-        pairs = [self._like.couplings.to_vector(weights) for weights in ends]
-        largest = np.abs(pairs[0] - sum(pairs[1:])).max(initial=0.0)
-        return self._settings.beta * self._like.convention.span**2 * float(largest)
+        """Return the largest log-odds that no penalty holds, or of their changes between two points.
+
+        They are those of a unit's own bias, and what the flip of another unit changes.
+        """
+        s, units = self._settings, self._like.convention
+        ends = [self._parameters(point[0]) for point in (one, other) if point is not None]
+        pairs = [self._like.couplings.to_vector(end.weights) for end in ends]
+        bias = [end.bias for end in ends]
+        of_pairs = 0.0 if s.l1 or s.l2 else units.span**2 * np.abs(pairs[0] - sum(pairs[1:])).max(initial=0.0)
+        of_bias = 0.0 if s.l2_bias else units.span * np.abs(bias[0] - sum(bias[1:])).max(initial=0.0)
+        return s.beta * float(max(of_pairs, of_bias))
 
     def _warn_of_infinity(self, why: list[str]) -> None:
         """Warn that data have no finite optimum, with what makes it so where that is known."""
-        reasons = "; ".join(why or ["couplings grow without end; give l2 (1e-4, say)"])
+        reasons = "; ".join(why or ["couplings or biases grow without end; give l2 or l2_bias (1e-4, say)"])
         checks.warn(f"{self._settings.method} has no finite optimum for these data: {reasons}.")
 
     def _lower(self, point: np.ndarray, value: float) -> np.ndarray | None:

@@ -99,7 +99,8 @@ class LocalRules(Descent):
         return found
 
     def _is_endless(self, path: list[Point]) -> bool:
-        return super()._is_endless(path) or (self._is_free and self._log_odds(path[-1]) > STRONGEST)
+        strongest = self._log_odds(path[-1]) if self._is_free else 0.0
+        return bool(self._trouble) or super()._is_endless(path) or strongest > STRONGEST
 
     @property
     def _is_free(self) -> bool:

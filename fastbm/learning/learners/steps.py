@@ -79,7 +79,9 @@ class Steps:
                 self._test = MomentTest(Statistics(like), sample.n_rows)
             else:
                 self._metric, self._uphill = self._metric or Metric(sample, settings), Uphill(sample)
-                self._test = MomentTest(Statistics(like), sample.n_rows, self._combined, self._climb)
+                # rows that are drawn by weight are so once for a test, whose halves then lead uphill by their noise
+                climb = self._climb if self._whole is not None or sample.weights is None else None
+                self._test = MomentTest(Statistics(like), sample.n_rows, self._combined, climb)
         self._tested = 0  # epochs at the last test
         self.verdict: Verdict | None = None
 
@@ -127,13 +129,13 @@ class Steps:
         return self._tested < number
 
     def _combined(self, gap: Parameters) -> np.ndarray:
-        """Return combinations of differences of moments; see `MomentTest`."""
+        """Return the gradient by the metric's coordinates that differences of moments are."""
         assert self._metric is not None
         beta = self._settings.beta
         return self._metric.slope(Parameters(tuple(beta * one for one in gap.weights), beta * gap.bias))
 
     def _climb(self, gap: Parameters) -> Parameters:
-        """Return the direction in which the likelihood, less the penalty, rises most."""
+        """Return the direction in which the likelihood rises most, less the penalty, whose curvature is left out."""
         pull = self._pull()
         weights = tuple(one - other for one, other in zip(gap.weights, pull.weights, strict=True))
         return self._uphill(Parameters(weights, gap.bias - pull.bias))

@@ -35,8 +35,8 @@ class Verdict(NamedTuple):
     """The result of a test of moments: the largest difference, and whether all may be noise.
 
     `largest_z` is in units of its noise, `number` that of its statistic, or of a combination beyond these; `excess` is
-    the mean square of the differences, in units of both noises, beyond the chains' part, and `uphill` that of the one
-    in the direction in which the likelihood rises most.
+    the mean square of the combinations, or of the differences where there are none, in units of both noises, beyond the
+    chains' part, and `uphill` that of the one in the direction in which the likelihood rises most.
     """
 
     largest_z: float
@@ -56,8 +56,9 @@ class Verdict(NamedTuple):
 
     @classmethod
     def from_array(cls, array: np.ndarray) -> Verdict:
-        """Read a verdict from what `to_array` returned."""
-        return cls(float(array[0]), int(array[1]), bool(array[2]), float(array[3]), float(array[4]))
+        """Read a verdict from what `to_array` returned, or versions that looked at no direction uphill."""
+        excess, uphill = [*array[3:], 0.0][:2]
+        return cls(float(array[0]), int(array[1]), bool(array[2]), float(excess), float(uphill))
 
 
 class MomentTest:
@@ -68,9 +69,12 @@ class MomentTest:
     statistics : Statistics
     n_rows : int or None
         Rows of equal weight behind the data; None where their moments are exact.
-    combined, uphill : callable, optional
-        Return, of differences of moments, combinations whose variance is about 1 of a row, and the direction of another
-        such one. Both or none.
+    combined : callable, optional
+        Returns combinations of the differences of moments, which it is given; the noise of one row gives each of them a
+        variance of about 1.
+    uphill : callable, optional
+        Returns the direction in which the likelihood still rises most, from differences of moments; their sum along it
+        has a variance of about 1 a row too. It needs `combined`.
     """
 
     def __init__(
@@ -87,8 +91,8 @@ class MomentTest:
         """Drop all calls, to begin another test."""
         self._n_calls = 0
         self._clamped, self._gap = np.zeros((2, len(self._statistics)))  # sums over calls: all, and of this stretch
-        self._stretches = np.zeros((0, 0))  # gaps of stretches, and their combinations
-        self._way = np.zeros(0)  # uphill
+        self._sums = np.zeros((2, 0))  # of gaps of stretches and of their combinations, and of the squares of these
+        self._way, self._climbs = np.zeros(0), np.zeros(0)  # uphill, and how far later stretches lead there
 
     @property
     def full(self) -> bool:
@@ -106,35 +110,39 @@ class MomentTest:
         self._n_calls += 1
 
     def _end_stretch(self) -> None:
-        n = len(self._statistics)
-        gap = self._statistics.parameters(self._gap)
-        row = self._gap if self._combined is None else np.append(self._gap, self._combined(gap))
-        self._stretches = np.vstack([self._stretches.reshape(-1, len(row)), row])
-        if self._uphill is not None and len(self._stretches) == STRETCHES // 2:
-            half = self._statistics.parameters(self._stretches[:, :n].mean(axis=0))
-            self._way = self._statistics.vector(self._uphill(half))
+        row = self._gap
+        if self._combined is not None:
+            row = np.append(row, self._combined(self._statistics.parameters(row)))
+        self._sums = np.stack([row, row**2]) + (self._sums if self._sums.size else 0.0)
+        if self._way.size:
+            self._climbs = np.append(self._climbs, self._gap @ self._way)
+        elif self._uphill is not None and self._n_calls + 1 == FORGOTTEN + STRETCHES // 2 * CALLS:
+            half = self._sums[0, : len(self._gap)] / (STRETCHES // 2)
+            self._way = self._statistics.vector(self._uphill(self._statistics.parameters(half)))
         self._gap[:] = 0.0
 
     def verdict(self, pull: Parameters) -> Verdict:
         """Return the verdict on the calls so far; at the maximum clamped less free moments are `pull`."""
         n, of_data = len(self._statistics), self._of_data(self._clamped)
         at_maximum = self._statistics.vector(pull)
+        up = self._climbs - (at_maximum @ self._way if self._way.size else 0.0)
         if self._combined is not None:
             at_maximum = np.append(at_maximum, self._combined(pull))
-        judged = [_judged(self._stretches - at_maximum, of_data)]
-        if self._way.size:
-            later = self._stretches[STRETCHES // 2 :, :n] - at_maximum[:n]
-            judged.append(_judged((later @ self._way)[:, None], of_data[-1:]))
-        z, p, excess = (np.concatenate([one[k] for one in judged]) for k in range(3))
+        gap = self._sums[0] / STRETCHES
+        of_chains = np.maximum(self._sums[1] / STRETCHES - gap**2, 0.0) / (STRETCHES - 1)
+        z, p, excess = _judged(gap - at_maximum, of_chains, of_data, STRETCHES)
+        p *= len(p)
+        alone = float(np.mean(excess[n:] if self._combined is not None else excess))
+        climb = 0.0
+        if up.size:  # at a level of its own, however many others there are
+            last = _judged(up.mean(keepdims=True), up.var(ddof=1, keepdims=True) / up.size, of_data[-1:], up.size)
+            z, p, climb = np.append(z, last[0]), np.append(p, last[1]), float(last[2][0])
         worst = int(np.argmin(p))
-        passed = bool(p[worst] * len(p) >= LEAST_P)
-        uphill = float(excess[-1]) if self._way.size else 0.0
-        alone = slice(n, -1) if self._way.size else slice(n)
-        return Verdict(abs(float(z[worst])), worst, passed, float(np.mean(excess[alone])), uphill)
+        return Verdict(abs(float(z[worst])), worst, bool(p[worst] >= LEAST_P), alone, climb)
 
     def _of_data(self, clamped: np.ndarray) -> np.ndarray:
         """Return variances of the data's moments, as if there were a row more whose statistics are half up."""
-        n_more = self._stretches.shape[1] - len(clamped)
+        n_more = self._sums.shape[1] - len(clamped)
         if self._n_rows is None:
             return np.zeros(len(clamped) + n_more)
         low, high = self._statistics.range
@@ -145,21 +153,25 @@ class MomentTest:
 
     def state(self) -> dict[str, np.ndarray]:
         """Return what the calls so far came to."""
-        found = {"clamped": self._clamped, "gap": self._gap, "stretches": self._stretches, "way": self._way}
-        return {"n_calls": np.array(self._n_calls), **found}
+        ways = {"way": self._way, "climbs": self._climbs}
+        return {
+            "n_calls": np.array(self._n_calls), "clamped": self._clamped, "gap": self._gap, "sums": self._sums, **ways
+        }  # fmt: skip
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
-        """Restore what `state` returned."""
+        """Restore what `state` returned; the test begins anew from what versions without combinations kept."""
+        if "way" not in state:
+            return
         self._n_calls = int(state["n_calls"])
-        self._clamped, self._gap = np.array(state["clamped"]), np.array(state["gap"])
-        self._stretches, self._way = np.array(state["stretches"]), np.array(state["way"])
+        self._clamped, self._gap, self._sums = (np.array(state[name]) for name in ("clamped", "gap", "sums"))
+        self._way, self._climbs = np.array(state["way"]), np.array(state["climbs"])
 
 
-def _judged(gaps: np.ndarray, of_data: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return z, p, and z^2 beyond the chains' part, of gaps that vary between stretches, one a row."""
-    n, gap = len(gaps), gaps.mean(axis=0)
-    of_chains = gaps.var(axis=0, ddof=1) / n
+def _judged(
+    gap: np.ndarray, of_chains: np.ndarray, of_data: np.ndarray, n_stretches: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return z, p, and z^2 beyond the chains' part, of gaps with variances of chains and of data."""
     both = of_chains + of_data + SMALLEST
     z = gap / np.sqrt(both)
-    freedom = (n - 1) * (both / np.maximum(of_chains, SMALLEST)) ** 2
+    freedom = (n_stretches - 1) * (both / np.maximum(of_chains, SMALLEST)) ** 2
     return z, 2.0 * stdtr(freedom, -np.abs(z)), z**2 - of_chains / both

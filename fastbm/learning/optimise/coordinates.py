@@ -46,6 +46,7 @@ MOST_PARAMETERS = 1_500  # whose matrix is soon factored
 MOST_UNITS = 1_024  # whose correlations are
 MOST_ROWS = 1 << 16  # more make the metric no better
 FILLINGS = 10  # rounds in which what rows lack is drawn
+LEAST_VARIANCE = 1e-6  # of a unit that never changes
 SHRINKAGE = 0.01  # part of the information of independent units that is added: pairs may have a state never seen
 
 
@@ -268,18 +269,17 @@ def some_rows(sample: Sample, most: int | None = None) -> np.ndarray:
 def _filled(up: np.ndarray, known: np.ndarray, p: np.ndarray) -> np.ndarray:
     """Return rows whose unknown entries are drawn, first with chances `p`, then by linear regression on all others.
 
-    Unlike independent draws, these keep the small eigenvalues of the correlations. Raghunathan et al., Survey
-    Methodology 27, 85 (2001) (chained equations).
+    Unlike independent draws, these keep the small eigenvalues of the correlations, unless rows are too few to tell of
+    them. Raghunathan et al., Survey Methodology 27, 85 (2001) (chained equations).
     """
-    generator = rng.keyed(0, rng.MODEL, len(up))
+    generator, (n_rows, n) = rng.keyed(0, rng.MODEL, len(up)), up.shape
     found = np.where(known, up, generator.random(up.shape) < p).astype(np.uint8)
+    ridge = (SHRINKAGE + n / n_rows) * p * (1.0 - p) + LEAST_VARIANCE
     with single_threaded_blas():
-        for _ in range(FILLINGS):
+        for _ in range(FILLINGS if n <= MOST_UNITS else 0):
             apart = found - p
-            covariance = apart.T @ apart / len(up)
-            covariance[np.diag_indices(len(p))] += SHRINKAGE * p * (1.0 - p) + np.finfo(float).tiny
-            precision = np.linalg.pinv(covariance, hermitian=True)
-            slopes = -precision / np.maximum(np.diagonal(precision), np.finfo(float).tiny)
+            precision = np.linalg.inv(apart.T @ apart / n_rows + np.diag(ridge))
+            slopes = -precision / np.diagonal(precision)
             np.fill_diagonal(slopes, 0.0)
             found = np.where(known, up, generator.random(up.shape) < p + apart @ slopes).astype(np.uint8)
     return found
@@ -297,7 +297,9 @@ def gaussian(sample: Sample, settings: FitSettings, centring: Centring) -> Gauss
     prices = zip((settings.l2, settings.l2_bias), np.split(centring.scale, [centring.n_pairs]), strict=True)
     penalties = tuple(float(price * np.mean(scale**-2.0)) for price, scale in prices)
     if sample.has_gaps:
-        covariance = np.cov(sample.like.convention.values(some_rows(sample), np.float64), rowvar=False, bias=True)
+        with single_threaded_blas():
+            rows = sample.like.convention.values(some_rows(sample), np.float64)
+            covariance = np.cov(rows, rowvar=False, bias=True)
     else:
         covariance = sample.moments.covariance
     correlations, factor = covariance / (width[:, None] * width[None, :]), settings.beta**2 * sample.known_part

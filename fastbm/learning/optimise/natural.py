@@ -78,4 +78,6 @@ class Natural:
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
         """Restore what `state` returned."""
-        self._before, self._n_turns = np.array(state["before"]), int(state["n_turns"])
+        self._n_turns = int(state["n_turns"])
+        if state["before"].size == self._before.size:  # else of a version with other coordinates
+            self._before = np.array(state["before"])

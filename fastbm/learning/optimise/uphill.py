@@ -56,8 +56,8 @@ class Uphill:
                 found = found + step * way
                 left = left - step * along
                 way = left + float(left @ left) / length * way
-            variance = self._known * float(found @ self._times(found))
-        return self._centring.parameters(found / max(math.sqrt(max(variance, 0.0)), TINIEST))
+            variance = self._known * float(found @ (self._times(found) + SHRINKAGE * found))
+        return self._centring.parameters(found / max(math.sqrt(variance), TINIEST))
 
     def _times(self, vector: np.ndarray) -> np.ndarray:
         """Return the information times a vector."""

@@ -111,7 +111,7 @@ def _of_gradient(run: Learned) -> str:
         return f"the gradient is {gradients[-1]:.2g} after {len(gradients)} epochs, above tolerance = {tolerance:g}"
     if run.model.n_hidden:
         return "the gradient vanished where the likelihood still has a direction up"
-    return "the gradient vanished as couplings grew without end: there is no finite optimum"
+    return "the gradient vanished as couplings or biases grew without end: there is no finite optimum"
 
 
 def evidence_of(run: Learned) -> str:

@@ -106,6 +106,9 @@ def test_what_is_known_of_valleys() -> None:
     assert valleys.has_one_valley(FERRO, 0.17) and not valleys.has_one_valley(FERRO, 0.18)  # 7 couplings of 0.8
     binary = FIELD.to_units("binary")
     assert valleys.has_one_valley(binary, 0.17) and not valleys.has_one_valley(binary, 0.18)
+    for coupling, field, one in ((0.19, 0.0, True), (0.21, 0.0, False), (0.21, 1.5, True), (5.0, 10.0, False)):
+        ring = bm.BoltzmannMachine(coupling * (np.roll(np.eye(6), 1, 0) + np.roll(np.eye(6), -1, 0)), np.full(6, field))
+        assert valleys.has_one_valley(ring, 2.5) is valleys.has_one_valley(ring.to_units("binary"), 2.5) is one
     assert valleys.has_mirrors_only(FERRO, 1.0) and not valleys.has_mirrors_only(FIELD, 1.0)
     assert not valleys.has_mirrors_only(HOPFIELD, 1.0)  # without frustration, but two parts that flip apart
     assert not valleys.has_mirrors_only(bm.models.sherrington_kirkpatrick(8, seed=1), 1.0)
