@@ -129,6 +129,7 @@ BAD = {
     "negative beta": (SAMPLE, ["--set", "sample.beta=-1.0"], ["beta must be at least 0", "-1"]),
     "beta that does not fit": (SAMPLE, ["--set", "sample.n_chains=15"], ["beta", "n_chains", "15"]),
     "unknown sampler": (SAMPLE, ["--set", "sample.sampler=gibs"], ["sampler", "gibs", "gibbs"]),
+    "one side of a shape": (SAMPLE, ["--set", "model.shape=[4, 0]"], ["model.shape[1] must be at least 1"]),
     "bad change": (SAMPLE, ["--set", "nonsense"], ["--set", "table.key=value"]),
     "not TOML": ("[model", [], ["run.toml", "not valid TOML"]),
     "two verbs": (SAMPLE + '[infer]\nmethod = "exact"\n', [], ["exactly one", "sample", "infer"]),
@@ -173,16 +174,18 @@ def test_nothing_is_replaced_unasked(capsys):
     assert call("run", file, "--out", "a.h5", "--overwrite", "-q") == 0
 
 
-@pytest.mark.parametrize("name", ["a.h5", "two  blanks.h5", "it's.h5", 'a "b".h5', "new\nline.h5", "\x1b[1m\\.h5"])
+@pytest.mark.parametrize(
+    "name", ["a.h5", "two  blanks.h5", "it's.h5", 'a "b".h5', "new\nline.h5", "\x1b[1m\\.h5", "-a.h5", "~a.h5"]
+)
 def test_commands_that_are_told_can_be_typed(name, capsys):
     file = write(INFER)
-    assert call("run", file, "--out", name, "-q") == 0
-    assert call("run", file, "--out", name, "-q") == 2
+    assert call("run", file, "--out", f"./{name}", "-q") == 0
+    assert call("run", file, "--out", f"./{name}", "-q") == 2
     captured = capsys.readouterr()
     assert captured.err.count("\n") == 1 and captured.err[:-1].isprintable() and "\x1b" not in captured.out
     command = captured.err.partition("Continue it with ")[2].partition(" or pass --overwrite")[0]
     told = subprocess.run(["bash", "-c", f"printf '%s\\0' {command}"], capture_output=True, check=True).stdout
-    assert told == f"fastbm\0resume\0{name}\0".encode()
+    assert told == f"fastbm\0resume\0{'./' * (name[0] in '-~')}{name}\0".encode()
 
 
 @pytest.mark.filterwarnings("default:a.png exists")
@@ -210,6 +213,11 @@ def test_a_run_that_another_took_the_place_of_is_told(capsys, monkeypatch):
     assert "fastbm: a.h5 was replaced: another process has begun a run there." in capsys.readouterr().err
 
 
+def test_warnings_of_other_packages_are_one_line(capsys):
+    cli._show_warning("a  first line\n    and another", UserWarning, "", 0)
+    assert capsys.readouterr().err == "fastbm: warning: a  first line and another\n"
+
+
 NOWHERE, LONG = "~nobody-of-that-name/x.h5", "x" * 300
 CAMPAIGN = SAMPLE + '[grid]\n"sample.seed" = [1]\n'
 PATHS = [
@@ -223,6 +231,7 @@ PATHS = [
     (CAMPAIGN, ["run", "run.toml", "--set", 'campaign.out=""'], "campaign.out must name a file or a folder; got ''"),
     (CAMPAIGN, ["run", "run.toml", "--set", 'campaign.out="a\\u0000b"'], "campaign.out must not hold a zero character"),
     (CAMPAIGN, ["run", "run.toml", "--out", LONG], "File name too long"),
+    *((SAMPLE, [verb, LONG], "File name too long") for verb in ("verify", "watch", "merge", "show")),
 ]
 
 
@@ -238,10 +247,23 @@ def test_paths_that_name_nothing_are_one_line(text, words, told, capsys):
 def test_the_table_of_a_campaign_replaces_no_other_file(capsys):
     assert call("run", write(CAMPAIGN), "--out", "camp", "-q") == 0
     Path("empty.csv").touch()
-    for name, code in (("empty.csv", 0), ("empty.csv", 0), ("run.toml", 2), (".", 2)):
-        assert call("table", "camp", "--out", name) == code
+    Path("other.csv").write_text("model.n,log_z,converged,doubt\n8,1.0,true,\n")
+    Path("failed.csv").write_text("model.n,failed\n8,no memory\n")
+    Path("link.csv").symlink_to("other.csv")
+    for name in ("empty.csv", "empty.csv", "link.csv", "failed.csv", "b" * 250 + ".csv", "é" * 125 + ".csv"):
+        assert call("table", "camp", "--out", name) == 0
+        assert Path(name).read_text().startswith("sample.seed,")
+    assert Path("link.csv").is_symlink()
+    assert call("table", "camp", "--out", "run.toml") == 2
     assert "run.toml exists and is no table of fastbm. Nothing was changed." in capsys.readouterr().err
     assert "[sample]" in Path("run.toml").read_text()
+    Path("prose.csv").write_text("of sample.seed, converged\n")
+    assert call("table", "camp", "--out", "prose.csv") == 2
+    Path("zero").symlink_to("/dev/zero")
+    for name in (".", "zero"):
+        assert call("table", "camp", "--out", name) == 2
+        assert f"{name} is no file. Leave --out out to print the table." in capsys.readouterr().err
+    assert Path("zero").readlink() == Path("/dev/zero")
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,10 @@ import hashlib
 import os
 import secrets
 import struct
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from .checks import StorageError
 
@@ -24,20 +26,26 @@ _PIECE = 1 << 20
 _HEAD = 4096  # bytes in which a picture or a page says what made it
 
 
-def refuse_foreign(path: Path, what: str, *marks: bytes) -> None:
-    """Refuse to replace what was not made here: a file that is not empty and has none of the `marks` at its beginning.
+def marked(mark: bytes) -> Callable[[BinaryIO], bool]:
+    """Return a test of an open file: whether it has a mark at its beginning."""
+    return lambda file: mark in file.read(_HEAD)
+
+
+def refuse_foreign(path: Path, what: str, is_ours: Callable[[BinaryIO], bool]) -> Path:
+    """Refuse to replace what was not made here: a file that is not empty and not ours, and all that is no file.
+
+    Returns where to write: of a link to a file the file, so that the link stays.
 
     Raises
     ------
     StorageError
     """
     if not os.path.lexists(path):
-        return
+        return path
     if path.is_file():
         with open(path, "rb") as file:
-            head = file.read(_HEAD)
-        if not head or any(mark in head for mark in marks):
-            return
+            if not os.fstat(file.fileno()).st_size or is_ours(file):
+                return path.resolve()
     raise StorageError(f"{path} exists and is no {what} of fastbm. Nothing was changed. Move it or write elsewhere.")
 
 
@@ -51,7 +59,7 @@ def write_whole(path: Path, data: bytes | memoryview) -> None:
     StorageError
         If the disk refuses; nothing is changed and nothing left then.
     """
-    aside = path.parent / f".{path.name[:100]}.{secrets.token_hex(8)}.tmp"  # also of ".", which has no name
+    aside = path.parent / f".fastbm.{secrets.token_hex(8)}.tmp"  # whose length depends on no name
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle = os.open(aside, NEW, 0o666)

@@ -25,8 +25,14 @@ def printable(what: object) -> str:
 
 
 def shell_word(path: str | os.PathLike[str]) -> str:
-    """Return a path as it is typed into a shell, in one line; what does not print by its bytes, as bash and zsh do."""
-    if (text := os.fspath(path)).isprintable():
+    """Return a path as it is typed into a shell, in one line; what does not print by its bytes, as bash and zsh do.
+
+    A name that would be taken for an option or a home folder has the folder before it.
+    """
+    text = os.fspath(path)
+    if text.startswith(("-", "~")):
+        text = f"./{text}"
+    if text.isprintable():
         return shlex.quote(text)
     return f"$'{''.join(map(_in_shell, text))}'"
 

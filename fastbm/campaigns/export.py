@@ -6,9 +6,10 @@ import csv
 import io
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
 import numpy as np
 
@@ -17,6 +18,10 @@ from .columns import hashable, text_of
 
 if TYPE_CHECKING:
     import xarray
+
+VERDICTS = {"converged", "failed"}  # columns of which all tables have one
+_KEY = re.compile(r"\w+(\.[\w-]+)+")
+_LONGEST_LINE = 1 << 20
 
 
 def to_csv(columns: Mapping[str, np.ndarray], place: str | Path | TextIO) -> None:
@@ -27,6 +32,15 @@ def to_csv(columns: Mapping[str, np.ndarray], place: str | Path | TextIO) -> Non
         write_whole(Path(place), text.getvalue().encode())
     else:
         _write(columns, place)
+
+
+def is_table(file: BinaryIO) -> bool:
+    """Return whether an open file is a table of a campaign, by its first line: a key of a grid and a verdict."""
+    first = file.readline(_LONGEST_LINE).decode(errors="replace").strip()
+    if not first:  # of a campaign of which nothing is done
+        return not file.read(1)
+    names = first.split(",")
+    return bool(_KEY.fullmatch(names[0])) and not VERDICTS.isdisjoint(names)
 
 
 def _write(columns: Mapping[str, np.ndarray], file: Any) -> None:

@@ -245,7 +245,7 @@ def _ended(folder: Path, left: Left, stop: Stop, part: Any, n_left: int, n_shard
     if left.failed:
         texts = "; ".join(text.rstrip(".") for text in left.failed[:MOST_TEXTS])
         error = StorageError(f"{folder}: {texts}. Of {n_shards} shards {n_left} are left: mend this, then resume.")
-        error.resumable = left.full
+        error.resumable = left.only_full
         raise error
     if n_left and stop.requested:
         text = f"stopped by {stop.requested} after cell {found.status.done} of {len(found)}; nothing is lost."

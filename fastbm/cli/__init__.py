@@ -7,6 +7,7 @@ resume, 1 anything else.
 from __future__ import annotations
 
 import ast
+import errno
 import gc
 import re
 import signal
@@ -59,14 +60,20 @@ def _code(arguments: list[str] | None) -> int:
     except MemoryError as error:
         return _print_error(f"out of memory: {error or 'no more is left'}.", FAILED)
     except OSError as error:
-        if _is_of_output(error):
-            return _print_error(f"the output cannot be written: {error.strerror}.", FAILED)
-        raise
+        return _of_the_system(error)
     except Exception as error:
         if hasattr(error, "exit_code") and hasattr(error, "format_message"):  # a usage error of click's
             return _print_error(error.format_message(), BAD_INPUT)
         raise
     return result if isinstance(result, int) else DONE
+
+
+def _of_the_system(error: OSError) -> int:
+    if _is_of_output(error):
+        return _print_error(f"the output cannot be written: {error.strerror}.", FAILED)
+    if error.errno == errno.ENAMETOOLONG:
+        return _print_error(f"{error.filename}: {error.strerror}. Take a shorter name.", BAD_INPUT)
+    raise error
 
 
 def _code_of(error: Exception) -> int:
@@ -105,7 +112,9 @@ def _show_warning(
 ) -> None:
     """Print a warning as one line, without the place in the code where it was raised."""
     with suppress(OSError):
-        typer.echo(f"fastbm: warning: {printable(message)}", err=True)
+        ours = category.__module__.startswith("fastbm")
+        text = str(message) if ours else re.sub(r"\s*\n\s*", " ", str(message))  # other packages break lines
+        typer.echo(f"fastbm: warning: {printable(text)}", err=True)
 
 
 def _print_error(text: str, code: int) -> int:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
+from itertools import pairwise
 from typing import Any, NoReturn
 
 import numpy as np
@@ -12,6 +14,7 @@ from .._base import checks
 from .couplings import Couplings
 
 Names = tuple[Hashable, ...]
+_NUMBER = re.compile(r"(?:column_)?([0-9]+)")
 
 
 def check_bias(bias: Any, couplings: Couplings) -> np.ndarray:
@@ -102,8 +105,9 @@ def check_columns(argument: str, data: Any, names: Names | None, of: str = "mode
 
     `of` is the argument that the names come from.
     """
-    columns = columns_of(data)
-    for k, (name, column) in enumerate(zip(names or (), columns or (), strict=False)):
+    if names is None:
+        return data
+    for k, (name, column) in enumerate(zip(names, columns_of(data) or (), strict=False)):
         if str(name) != str(column):
             raise ValueError(
                 f"{argument} has the columns of other units than {of}: column {k} is {str(column)!r}, and unit {k} of "
@@ -114,8 +118,22 @@ def check_columns(argument: str, data: Any, names: Names | None, of: str = "mode
 
 def columns_of(data: Any) -> list[Hashable] | None:
     """Return the names of a table's columns; None where it is no table, or they are numbered."""
-    columns = getattr(data, "columns", None)
-    return None if columns is None or list(columns) == list(range(len(columns))) else list(columns)
+    columns = _listed(data, "columns", (str, int, tuple)) or _listed(data, "column_names", (str,))
+    return None if _are_numbered(columns) else columns
+
+
+def _listed(data: Any, attribute: str, kinds: tuple[type, ...]) -> list[Hashable]:
+    """Return what an attribute lists where all of it is of these kinds; pyarrow's `columns` are the numbers."""
+    given = getattr(data, attribute, None)
+    found = list(given) if isinstance(given, Iterable) else []
+    return found if all(isinstance(name, kinds) for name in found) else []
+
+
+def _are_numbered(columns: Sequence[Hashable]) -> bool:
+    """Return whether columns are numbered one by one: 0, 1, 2, as texts too, or "column_1", "column_2"."""
+    found = [_NUMBER.fullmatch(str(name)) for name in columns]
+    numbers = [int(one[1]) for one in found if one]
+    return len(numbers) == len(columns) and all(after == before + 1 for before, after in pairwise(numbers))
 
 
 def _refuse_repeated(name: Hashable, numbered: Sequence[Hashable]) -> NoReturn:

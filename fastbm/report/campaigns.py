@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -13,12 +14,14 @@ from rich.markup import escape
 from rich.table import Table
 
 from .._base import checks
+from .._base.checks import StorageError
 from .._base.files import refuse_foreign
 from .._base.shown import printable
 from ..campaigns import verb
 from ..campaigns.averages import RATIOS
 from ..campaigns.campaign import Campaign, open_campaign
 from ..campaigns.columns import text_of
+from ..campaigns.export import is_table
 from ..campaigns.view import View, panels, with_error
 from ..runs.stop import SIGNALS, Stop
 from .workers import check_one, hired
@@ -161,8 +164,9 @@ def write_table(folder: Path, out: Path | None) -> None:
     if out is None:
         found.to_csv(sys.stdout)
         return
-    refuse_foreign(out, "table", *(f"{key},".encode() for key in found.keys))
-    found.to_csv(out)
+    if os.path.lexists(out) and not out.is_file():
+        raise StorageError(f"{out} is no file. Leave --out out to print the table.")
+    found.to_csv(refuse_foreign(out, "table", is_table))
     Console(highlight=False).print(f"table    {printable(out)}", soft_wrap=True, markup=False)
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from .._base import html
 from .._base.checks import StorageError
-from .._base.files import refuse_foreign, write_whole
+from .._base.files import marked, refuse_foreign, write_whole
 from .._base.shown import shell_word
 from ..diagnostics.jackknife import Estimate
 from ..inference.comparison import Comparison
@@ -65,7 +65,7 @@ def write_page(out: Path, place: Path | None, *, trust: bool = False) -> tuple[P
         If there is a file that is no page of fastbm, there is no run, or the disk refuses.
     """
     path = out.with_suffix(".html") if place is None else place
-    refuse_foreign(path, "page", GENERATOR.encode())
+    target = refuse_foreign(path, "page", marked(GENERATOR.encode()))
     whole = True
     try:
         text = page(open_reader(out, trust=trust))
@@ -74,7 +74,7 @@ def write_page(out: Path, place: Path | None, *, trust: bool = False) -> tuple[P
         if not reader.damage:
             raise
         text, whole = page(reader), False
-    write_whole(path, text.encode())
+    write_whole(target, text.encode())
     return path, whole
 
 

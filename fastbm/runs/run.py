@@ -100,7 +100,7 @@ class Run:
     def __reduce__(self) -> Any:
         """Return how a copy is made: it opens the run's file for itself; one in memory takes its rows along.
 
-        So it does with its machine where units have names, of which rows keep the texts alone.
+        A run in memory whose units have names takes its machine along too: the rows keep names as texts.
         """
         start = vars(self).get("_start") if self.path is None else None
         return type(self), (self._reader,), {"_start": start} if start is not None and start.names else None

@@ -17,6 +17,7 @@ from .engine.orders import ORDERS
 
 NEARLY_FREE = 0.05  # log-odds of a unit below which a Metropolis proposal is nearly always accepted
 FEW_MAGNITUDES = 4  # distinct couplings up to which local fields often cancel
+LOOKED_AT = 4096  # couplings whose magnitudes are found at once
 RULES = ("gibbs", "metropolis")
 ATTEMPT, NEIGHBOUR = 5e-10, 5e-11  # seconds an update takes, and more for each neighbour
 
@@ -166,17 +167,28 @@ def why_periodic(model: BoltzmannMachine, *, rule: str, order: str, beta: float)
         return ""
     strongest = model.couplings.absolute_sums() + np.abs(model.flat_bias)
     free = int((beta * model.convention.span * strongest < NEARLY_FREE).sum())
-    magnitudes = {float(w) for array in model.couplings.arrays for w in np.unique(np.abs(array)) if w}
-    ties = order in ("sequential", "coloured") and 0 < len(magnitudes) <= FEW_MAGNITUDES
-    if not free and not ties:
-        return ""
-    why = "with these couplings many flips cost nothing"
     if free:
         why = f"{free} of {model.n_units} units are nearly free at beta = {beta:g}"
+    elif order in ("sequential", "coloured") and _have_few_magnitudes(model.couplings):
+        why = "with these couplings many flips cost nothing"
+    else:
+        return ""
     return (
         f"{why}: Metropolis updates in {order} order accept them at every sweep, and the chain may be periodic or "
         "never reach some states"
     )
+
+
+def _have_few_magnitudes(couplings: Couplings) -> bool:
+    """Return whether couplings beside 0 have few magnitudes; nothing is looked at past where they have more."""
+    found: set[float] = set()
+    for array in couplings.arrays:
+        values = array.reshape(-1)
+        for first in range(0, len(values), LOOKED_AT):
+            found.update(np.unique(np.abs(values[first : first + LOOKED_AT])).tolist())
+            if len(found - {0.0}) > FEW_MAGNITUDES:
+                return False
+    return bool(found - {0.0})
 
 
 def start_bits(initial: Any, n_units: int, n_chains: int, seed: int, first_chain: int, units: Units) -> np.ndarray:

@@ -63,9 +63,18 @@ def main() -> None:
     import resource
 
     limit, module, name, argument = sys.argv[1:]
-    resource.setrlimit(resource.RLIMIT_AS, (LARGEST_MEMORY, LARGEST_MEMORY))
-    resource.setrlimit(resource.RLIMIT_CPU, (int(limit), int(limit)))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    _limit(resource.RLIMIT_AS, LARGEST_MEMORY)
+    _limit(resource.RLIMIT_CPU, int(limit))
+    _limit(resource.RLIMIT_CORE, 0)
     with suppress(ImportError):  # where it is missing, rows that need it cannot be read
         hdf.zstd()
     json.dump(getattr(importlib.import_module(module), name)(argument), sys.stdout)
+
+
+def _limit(kind: int, most: int) -> None:
+    """Limit what this process may use; where the system allows less, that stays."""
+    import resource
+
+    hard = resource.getrlimit(kind)[1]
+    most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+    resource.setrlimit(kind, (most, most))

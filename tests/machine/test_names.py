@@ -68,6 +68,31 @@ def test_tables_of_other_columns_are_refused(use: Callable[..., Any]) -> None:
     use(model, table)
     with pytest.raises(ValueError, match=r"(data|rows|visible) has .* than model: column 0 is 'c', and unit 0 of"):
         use(model, table[["c", "b", "a"]])
+    for names in (
+        [0, 1, 2],
+        ["1", "2", "3"],
+        ["column_0", "column_1", "column_2"],
+        pandas.date_range("2026", periods=3),
+    ):
+        use(model, table.set_axis(names, axis=1))
+
+
+class Arrow(np.ndarray):
+    """A table whose names and numbers are called as pyarrow's are."""
+
+    column_names = ("c", "b", "a")
+
+    @property
+    def columns(self) -> list[np.ndarray]:
+        return list(np.asarray(self).T)
+
+
+def test_tables_of_arrow_have_names() -> None:
+    table = np.random.default_rng(1).integers(0, 2, (60, 3)).view(Arrow)
+    run = bm.fit(table, "exact", epochs=3)
+    assert run.model.names == ("c", "b", "a")
+    with pytest.raises(ValueError, match="column 0 is 'c', and unit 0 of model 'a'"):
+        bm.log_likelihood(run.model.with_names(["a", "b", "c"]), table)
 
 
 def test_labels_of_other_models_are_kept() -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings, strategies as st
 
 import fastbm as bm
+from fastbm.sampling.chains import why_periodic
 from tests.support import machines
 from tests.support.combinations import pairwise
 from tests.support.machines import SURE, UNITS, enumerate_machine, flat, g_test, machine
@@ -133,6 +135,16 @@ def test_an_estimate_by_chains_that_may_be_periodic_has_not_converged() -> None:
         found = bm.infer(bm.models.ising((4, 4)), "metropolis", order="coloured", beta=0.2, seed=1)
     assert found.converged is None
     assert "coloured order" in found.detail["doubt"]
+
+
+def test_magnitudes_of_all_couplings_are_looked_at() -> None:
+    signs = np.sign(np.random.default_rng(1).normal(size=(80, 80)))
+    weights = np.triu(signs, 1) + np.triu(signs, 1).T
+    rule: dict[str, Any] = {"rule": "metropolis", "beta": 1.0}
+    assert "many flips cost nothing" in why_periodic(bm.BoltzmannMachine(weights), order="sequential", **rule)
+    assert not why_periodic(bm.BoltzmannMachine(weights), order="permuted", **rule)
+    weights[70:, 70:] *= 1.0 + np.add.outer(np.arange(10), np.arange(10)) / 7
+    assert not why_periodic(bm.BoltzmannMachine(weights), order="sequential", **rule)
 
 
 def test_no_warning_where_nothing_is_periodic() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
+import resource
 import signal
 import subprocess
 from pathlib import Path
@@ -116,6 +118,18 @@ def test_a_process_apart_that_nobody_waits_for_ends() -> None:
     command = apart.command_of(loop, "", 0.01)
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     assert subprocess.run(command, env=environment, timeout=60).returncode == -signal.SIGKILL
+
+
+def least(path: str) -> list[int]:
+    """Return the limits of a process."""
+    return [resource.getrlimit(kind)[1] for kind in (resource.RLIMIT_CPU, resource.RLIMIT_AS)]
+
+
+def test_lower_limits_of_the_system_stay() -> None:
+    command = ["bash", "-c", 'ulimit -t 50 -v 8000000; exec "$@"', "bash", *apart.command_of(least, "", 60.0)]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "OPENBLAS_NUM_THREADS": "1"}
+    done = subprocess.run(command, env=environment, capture_output=True, check=True)
+    assert json.loads(done.stdout) == [50, 8_000_000 << 10]
 
 
 def test_what_does_not_come_to_its_end_is_ended_and_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

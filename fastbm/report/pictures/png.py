@@ -7,7 +7,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from ..._base.files import refuse_foreign, write_whole
+from ..._base.files import marked, refuse_foreign, write_whole
 
 SOFTWARE = "fastbm, with Matplotlib"
 
@@ -20,7 +20,7 @@ def write_picture(figure: Figure, path: Path) -> None:
     StorageError
         If there is a file that is no picture of fastbm, or the disk refuses.
     """
-    refuse_foreign(path, "picture", b"Software\0" + SOFTWARE.encode())
+    target = refuse_foreign(path, "picture", marked(b"Software\0" + SOFTWARE.encode()))
     buffer = io.BytesIO()
     figure.savefig(buffer, dpi=150, format="png", metadata={"Software": SOFTWARE})
-    write_whole(path, buffer.getbuffer())
+    write_whole(target, buffer.getbuffer())

@@ -170,7 +170,7 @@ def infer_run(
     )
     run = run_cells("infer", {"model": model}, [cell], moments, _clamp_inputs(clamp), threads, **storage)
     assert isinstance(run, InferRun)
-    if why := run.inference.detail.get("skipped"):
+    if run.finished and (why := run.inference.detail.get("skipped")):
         raise ValueError(f"{cell['method']}: {why} Raise budget.")
     return run
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache, partial
@@ -295,7 +296,8 @@ def _naming(table: str, keys: Any) -> Iterator[None]:
     try:
         yield
     except (ValueError, TypeError) as error:
-        if isinstance(keys, dict) and str(error).partition(" ")[0] in keys:
+        named = re.match(r"\w+", str(error))  # "shape" of "shape[1] must be"
+        if isinstance(keys, dict) and named and named[0] in keys:
             error.args = (f"{table}.{error}", *error.args[1:])
         raise
 

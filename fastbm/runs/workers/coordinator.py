@@ -35,13 +35,13 @@ class Left:
         Those whose files other processes write.
     failed : list of str
         Why jobs, not what they compute, could not be done.
-    full : bool
+    only_full : bool
         Whether nothing but full disks made them fail.
     """
 
     busy: list[Job] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
-    full: bool = True
+    only_full: bool = True
 
 
 class Coordinator:
@@ -148,7 +148,7 @@ class Coordinator:
         self._marks = marks
         if self._in_vain >= MOST_IN_VAIN:
             self.left.failed.append(f"{IN_VAIN} ({error})")
-            self.left.full = False
+            self.left.only_full = False
             self._queue.clear()
 
     def _take(self, job: Job, outcome: Outcome) -> None:
@@ -162,7 +162,7 @@ class Coordinator:
             self._tries[job.path] += 1
             self._queue.append(job)
         else:
-            self.left.full &= outcome.full
+            self.left.only_full &= outcome.full
             if outcome.text not in self.left.failed:
                 self.left.failed.append(outcome.text)
 
