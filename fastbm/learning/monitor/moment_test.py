@@ -28,6 +28,7 @@ FORGOTTEN = 8  # calls before the first, in which chains come to rest
 N_CALLS = FORGOTTEN + STRETCHES * CALLS  # of a whole test
 LEAST_P = 0.01  # of all differences together
 MOST_EXCESS, MOST_UPHILL = 0.3, 4.0
+GRANTED = 0.01  # uphill, for each parameter: twice the nats that nobody misses
 SMALLEST = 1e-12  # a variance of rounding
 
 
@@ -36,7 +37,8 @@ class Verdict(NamedTuple):
 
     `largest_z` is in units of its noise, `number` that of its statistic, or of a combination beyond these; `excess` is
     the mean square of the combinations, or of the differences where there are none, in units of both noises, beyond the
-    chains' part, and `uphill` that of the one in the direction in which the likelihood rises most.
+    chains' part, and `uphill` that of the one in the direction in which the likelihood rises most, less what is
+    granted.
     """
 
     largest_z: float
@@ -136,7 +138,8 @@ class MomentTest:
         climb = 0.0
         if up.size:  # at a level of its own, however many others there are
             last = _judged(up.mean(keepdims=True), up.var(ddof=1, keepdims=True) / up.size, of_data[-1:], up.size)
-            z, p, climb = np.append(z, last[0]), np.append(p, last[1]), float(last[2][0])
+            climb = float(last[2][0]) - GRANTED * n
+            z, p = np.append(z, last[0]), np.append(p, last[1] if climb > MOST_UPHILL else 1.0)
         worst = int(np.argmin(p))
         return Verdict(abs(float(z[worst])), worst, bool(p[worst] >= LEAST_P), alone, climb)
 
