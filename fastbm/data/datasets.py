@@ -266,7 +266,9 @@ def check_row_weights(weights: Any, n_rows: int) -> np.ndarray | None:
 
 
 def n_worth(weights: np.ndarray) -> int:
-    """Return how many rows that count alike rows of these weights are worth, (sum w)^2 / sum w^2.
+    """Return the number of equally weighted rows whose mean is as certain as with these weights.
+
+    That is (sum w)^2 / sum w^2.
 
     Kish, Survey Sampling (1965).
     """

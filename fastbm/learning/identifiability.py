@@ -6,7 +6,6 @@ does. Albert and Anderson, Biometrika 71, 1 (1984), doi:10.1093/biomet/71.1.1.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
@@ -111,31 +110,31 @@ def describe_degenerate(
     down, up = joint.never(np.diagonal(joint.both)), joint.never(np.diagonal(joint.neither))
     if not (gaps or isinstance(data, Moments)) and len(data) > 1 and (down | up).all():
         return [f"all {len(data)} rows are equal: biases run to infinity; give rows that differ, or l2 and l2_bias"]
+    runs = ("may run", "may run") if gaps else ("runs", "run")  # of one, and of more
     lines = [
-        _constant(np.flatnonzero(down), "never", "-", names),
-        _constant(np.flatnonzero(up), "always", "+", names),
+        _constant(np.flatnonzero(down), "never", "-", names, runs),
+        _constant(np.flatnonzero(up), "always", "+", names, runs),
     ]
     if not couplings_held:
         asked = joint.vary if coupled is None else joint.vary & coupled
-        lines += _describe_pairs(joint, np.triu(asked, 1), names)
-    lines = [line for line in lines if line]
-    if not gaps:
-        return lines
-    return [re.sub(r"\bruns? to", "may run to", f"where entries are known, {line}") for line in lines]
+        lines += _describe_pairs(joint, np.triu(asked, 1), names, runs)
+    return [f"where entries are known, {line}" if gaps else line for line in lines if line]
 
 
-def _describe_pairs(joint: Joint, asked: np.ndarray, names: Sequence[Hashable] | None) -> list[str]:
+def _describe_pairs(
+    joint: Joint, asked: np.ndarray, names: Sequence[Hashable] | None, runs: tuple[str, str]
+) -> list[str]:
     """Return a line for each kind of joint state that pairs i < j, of those `asked` for, never take."""
     together, neither, only_first = map(joint.never, (joint.both, joint.neither, joint.alone))
     same, opposite = asked & only_first & only_first.T, asked & together & neither
     rest = asked & ~same & ~opposite
     ordered = _pairs(rest & only_first) + [(j, i) for i, j in _pairs(rest & only_first.T)]
     return [
-        _copies(_pairs(same), "are equal in every row", "+", names),
-        _copies(_pairs(opposite), "are opposite in every row", "-", names),
-        _missing(_pairs(rest & together), "never on together", "-", names),
-        _missing(_pairs(rest & neither), "never off together", "-", names),
-        _missing(sorted(ordered), "such that the first is never on without the second", "+", names),
+        _copies(_pairs(same), "are equal in every row", "+", names, runs),
+        _copies(_pairs(opposite), "are opposite in every row", "-", names, runs),
+        _missing(_pairs(rest & together), "never on together", "-", names, runs),
+        _missing(_pairs(rest & neither), "never off together", "-", names, runs),
+        _missing(sorted(ordered), "such that the first is never on without the second", "+", names, runs),
     ]
 
 
@@ -174,30 +173,32 @@ def _list_pairs(pairs: Pairs, names: Sequence[Hashable] | None) -> str:
     return _list([f"({_name(i, names)}, {_name(j, names)})" for i, j in pairs])
 
 
-def _constant(units: np.ndarray, when: str, sign: str, names: Sequence[Hashable] | None) -> str:
+def _constant(units: np.ndarray, when: str, sign: str, names: Sequence[Hashable] | None, runs: tuple[str, str]) -> str:
     if not len(units):
         return ""
     listed, penalty = _list([_name(int(unit), names) for unit in units]), "give l2 and l2_bias"
     if len(units) == 1:
-        return f"unit {listed} is {when} on: its bias runs to {sign}infinity; {penalty}, or leave the unit out"
+        return f"unit {listed} is {when} on: its bias {runs[0]} to {sign}infinity; {penalty}, or leave the unit out"
     many = f"{len(units)} units are {when} on, {listed}"
-    return f"{many}: their biases run to {sign}infinity; {penalty}, or leave them out"
+    return f"{many}: their biases {runs[1]} to {sign}infinity; {penalty}, or leave them out"
 
 
-def _copies(pairs: Pairs, what: str, sign: str, names: Sequence[Hashable] | None) -> str:
+def _copies(pairs: Pairs, what: str, sign: str, names: Sequence[Hashable] | None, runs: tuple[str, str]) -> str:
     if not pairs:
         return ""
     listed, one = _list_pairs(pairs, names), len(pairs) == 1
     count, whose = (
-        ("a pair of units", "its coupling runs") if one else (f"{len(pairs)} pairs of units", "their couplings run")
+        ("a pair of units", f"its coupling {runs[0]}")
+        if one
+        else (f"{len(pairs)} pairs of units", f"their couplings {runs[1]}")
     )
     return f"{count}, {listed}, {what}: {whose} to {sign}infinity; leave one unit of each pair out, or give l2"
 
 
-def _missing(pairs: Pairs, what: str, sign: str, names: Sequence[Hashable] | None) -> str:
+def _missing(pairs: Pairs, what: str, sign: str, names: Sequence[Hashable] | None, runs: tuple[str, str]) -> str:
     if not pairs:
         return ""
     listed = _list_pairs(pairs, names)
     if len(pairs) == 1:
-        return f"one pair is {what}, {listed}: its coupling runs to {sign}infinity; give l2"
-    return f"{len(pairs)} pairs are {what}, {listed}: their couplings run to {sign}infinity; give l2"
+        return f"one pair is {what}, {listed}: its coupling {runs[0]} to {sign}infinity; give l2"
+    return f"{len(pairs)} pairs are {what}, {listed}: their couplings {runs[1]} to {sign}infinity; give l2"

@@ -188,7 +188,7 @@ class AIS(_Paths):
             back, chains = job.average(-log_down), facts if holds is False else None
             bracket["upper"] = {"log_weights": log_down, "ess": back.ess, "log_z_errors": back.errors, **facts}
         judged = None if self._source == "gibbs" and self.witness else back  # which chains that agree cannot vouch for
-        if judged is None and self.witness and found.healthy:
+        if judged is None and self.witness and chains is None and found.healthy:
             judged = job.witness_down()
         verdict = _judge("ais", job, found, judged, chains, self.witness)
         found = found.beside(judged) if judged is not None and verdict.converged else found

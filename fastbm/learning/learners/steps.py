@@ -74,13 +74,16 @@ class Steps:
         work = settings.batch_size * max(sum(array.size for array in like.couplings.arrays), 1)
         self._batches_a_call = max(1, CALL_WORK // work)
         self._test: MomentTest | None = None
+        self._uphill: Uphill | None = None
         if judged(settings) and settings.batch_size == len(self._up):
             if like.n_hidden:
                 self._test = MomentTest(Statistics(like), sample.n_rows)
             else:
-                self._metric, self._uphill = self._metric or Metric(sample, settings), Uphill(sample)
+                self._metric = self._metric or Metric(sample, settings)
                 # rows that are drawn by weight are so once for a test, whose halves then lead uphill by their noise
-                climb = self._climb if self._whole is not None or sample.weights is None else None
+                if self._whole is not None or sample.weights is None:
+                    self._uphill = Uphill(sample)
+                climb = None if self._uphill is None else self._climb
                 self._test = MomentTest(Statistics(like), sample.n_rows, self._combined, climb)
         self._tested = 0  # epochs at the last test
         self.verdict: Verdict | None = None
@@ -136,6 +139,7 @@ class Steps:
 
     def _climb(self, gap: Parameters) -> Parameters:
         """Return the direction in which the likelihood rises most, less the penalty, whose curvature is left out."""
+        assert self._uphill is not None
         pull = self._pull()
         weights = tuple(one - other for one, other in zip(gap.weights, pull.weights, strict=True))
         return self._uphill(Parameters(weights, gap.bias - pull.bias))

@@ -294,8 +294,8 @@ def gaussian(sample: Sample, settings: FitSettings, centring: Centring) -> Gauss
     if n > MOST_UNITS or centring.n_pairs < n * (n - 1) // 2:
         return None
     width = centring.scale[centring.n_pairs :]
-    prices = zip((settings.l2, settings.l2_bias), np.split(centring.scale, [centring.n_pairs]), strict=True)
-    penalties = tuple(float(price * np.mean(scale**-2.0)) for price, scale in prices)
+    of_pairs = settings.l2 * float(np.mean(centring.scale[: centring.n_pairs] ** -2.0)) if centring.n_pairs else 0.0
+    of_bias = settings.l2_bias * float(np.mean(width**-2.0))
     if sample.has_gaps:
         with single_threaded_blas():
             rows = sample.like.convention.values(some_rows(sample), np.float64)
@@ -303,7 +303,7 @@ def gaussian(sample: Sample, settings: FitSettings, centring: Centring) -> Gauss
     else:
         covariance = sample.moments.covariance
     correlations, factor = covariance / (width[:, None] * width[None, :]), settings.beta**2 * sample.known_part
-    return Gaussian(correlations, factor, (penalties[0], penalties[1]))
+    return Gaussian(correlations, factor, (of_pairs, of_bias))
 
 
 def _centred(statistics: Statistics, covariance: np.ndarray, centring: Centring) -> np.ndarray:

@@ -19,7 +19,7 @@ from ..training_set import Sample
 from .centring import Centring
 from .coordinates import SHRINKAGE, some_rows
 
-N_STEPS = 20
+N_STEPS, ROUGH = 20, 1e-6  # a rough direction does
 LEAST_ROWS, MOST_ROWS = 256, 4096
 WORK = 1 << 28  # rows times the square of units
 TINIEST = sys.float_info.min
@@ -43,20 +43,13 @@ class Uphill:
 
     def __call__(self, gap: Parameters) -> Parameters:
         """Return the direction from a difference of moments, clamped less free; a row gives it a variance of 1."""
+        from scipy.sparse.linalg import LinearOperator, cg
+
         slope = self._centring.slope(gap)
-        found = np.zeros_like(slope)
+        shrunk = LinearOperator((slope.size,) * 2, lambda way: self._times(way) + SHRINKAGE * way, dtype=np.float64)
         with single_threaded_blas():
-            left, way = slope, slope
-            for _ in range(N_STEPS):
-                length = float(left @ left)
-                if not length:
-                    break
-                along = self._times(way) + SHRINKAGE * way
-                step = length / float(way @ along)
-                found = found + step * way
-                left = left - step * along
-                way = left + float(left @ left) / length * way
-            variance = self._known * float(found @ (self._times(found) + SHRINKAGE * found))
+            found, _ = cg(shrunk, slope, rtol=ROUGH, maxiter=N_STEPS)
+            variance = self._known * float(found @ shrunk.matvec(found))
         return self._centring.parameters(found / max(math.sqrt(variance), TINIEST))
 
     def _times(self, vector: np.ndarray) -> np.ndarray:
