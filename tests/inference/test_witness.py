@@ -259,11 +259,13 @@ def a_field() -> bm.BoltzmannMachine:
     return bm.BoltzmannMachine(0.35 * (1 - np.eye(16)), np.full(16, 0.1))
 
 
-def a_gate() -> bm.BoltzmannMachine:
-    """A unit that is up in 0.5 % of the weight and holds 14 others up."""
-    weights = np.zeros((15, 15))
-    weights[0, 1:] = weights[1:, 0] = 3.0
-    return bm.BoltzmannMachine(weights, [-22.0, *[-1.0] * 14], units="binary")
+def a_rare_valley() -> bm.BoltzmannMachine:
+    """A deep machine with a valley of 0.2 % that most walks miss."""
+    draw = np.random.default_rng(6)
+    for size in ((3, 12), 3, 12, (2, 14), *[(4, 4)] * 3, *[4] * 4):
+        draw.normal(size=size)
+    blocks = [3.0 * draw.normal(size=size) for size in ((5, 1), (1, 5), (5, 3))]
+    return bm.BoltzmannMachine(blocks, [draw.normal(size=n) for n in (5, 1, 5, 3)], units="binary", offset=-2.0)
 
 
 def a_star() -> bm.BoltzmannMachine:
@@ -281,7 +283,7 @@ def a_crowd() -> bm.BoltzmannMachine:
 @pytest.mark.parametrize(
     ("method", "make", "seed"),
     [
-        ("ais", a_field, 0), ("reverse-ais", a_field, 1), ("ais", a_gate, 3), ("reverse-ais", a_gate, 1),
+        ("ais", a_field, 0), ("reverse-ais", a_field, 8), ("ais", a_rare_valley, 2), ("reverse-ais", a_rare_valley, 2),
         ("gibbs", a_star, 0), ("tempering", a_crowd, 0), ("population-annealing", a_crowd, 0),
     ],
 )  # fmt: skip
