@@ -27,9 +27,10 @@ from ..sampling.valleys import has_one_valley, is_even
 from .ais.weights import Average, average
 from .estimator import Estimator, Knob
 from .result import Inference, check_pairs, moments_of
+from .scout.bounds import mean_field_bound
 from .scout.marginal import Marginal, has_marginal
 from .scout.marginal_tempering import temper
-from .scout.scout import BURN_IN, LADDERS, LEVELS, mean_field_bound, mirror, visible_biases
+from .scout.scout import BURN_IN, LADDERS, LEVELS, mirror, visible_biases
 from .verdict import apart
 
 RATES = (0.02, 0.1, 0.25)

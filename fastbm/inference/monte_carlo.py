@@ -23,7 +23,7 @@ from ..sampling.unseen import AGRESTI_COULL, rarely, unseen_flip
 from .estimator import SWEEPS, Examined, Knob, Order, refuse_no_samples, sweeps
 from .monte_carlo_verdict import ChainVerdict, PairHalves, judge_chains, warn_of_chains
 from .result import Inference, check_pairs, moments_from_up
-from .scout.bases import certain
+from .scout.bounds import certain
 from .temperatures import FEWEST_SPREAD, spread_error
 
 N_BLOCKS = 32  # means over this many blocks of every chain are kept for the error bars

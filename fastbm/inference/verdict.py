@@ -15,12 +15,15 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
 from .._base import checks
 from .result import Inference
 from .scout.scout import Scout
 
 BARS = 3.0  # by which two independent estimates may differ
 ROUNDING = 1e-12  # of log Z
+MOST_NATS = 100.0  # that are told, of what is missed
 SLACK = 0.05  # nats by which estimates that are not bounds may differ besides
 _OF_AUTO: ContextVar[bool] = ContextVar("of_auto", default=False)
 UNASKED = "nothing stood witness: witness=False"
@@ -78,6 +81,28 @@ def below_bound(log_z: float, error: float | None, found: Scout) -> str:
         f"log Z lies {found.bound - log_z:.3g} nats below a bound that holds for certain ({found.bound_by}): chains "
         "have not been where most of the weight is"
     )
+
+
+def missed_side(found: Scout, log_z: float, error: float, p: np.ndarray, p_error: np.ndarray) -> str:
+    """Return how a bound on a half of Z contradicts how often an estimate met it, as text; empty where it does not.
+
+    Parameters
+    ----------
+    log_z, error : float
+        Of all that the estimate counts, or an upper end without an error.
+    p, p_error : (n_units,) arrays
+        How often units are up by the same estimate.
+    """
+    for unit, is_up, bound in found.other_sides:
+        part = math.exp(min(bound - log_z, MOST_NATS))
+        met = float(p[unit] if is_up else 1.0 - p[unit])
+        if math.log1p(max(part - met, 0.0)) > BARS * math.hypot(error, p_error[unit]):
+            where = "up" if is_up else "down"
+            return (
+                f"states with unit {unit} {where} weigh at least {part:.2g} of all that it counts (by mean field, for "
+                f"certain), and that unit is {where} in {met:.2g} of it: chains have been there too seldom"
+            )
+    return ""
 
 
 def judged(found: Inference, verdict: Verdict, way_out: str) -> Inference:

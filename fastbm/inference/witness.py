@@ -26,7 +26,7 @@ from .result import Inference
 from .scout.bases import log_odds
 from .scout.bit_tempering import ATTEMPT_SECONDS, STEP_SECONDS, WALKERS, goes_as_bits, walk_both_ways
 from .scout.scout import SCOUT_PART, Scout, attempt_seconds, scout
-from .verdict import ROUNDING, Verdict, apart, below_bound, too_short, way_out
+from .verdict import ROUNDING, Verdict, apart, below_bound, missed_side, too_short, way_out
 
 MOST_KEPT = 25  # units of the smaller side up to which importance sampling around a scout's states answers
 N_DRAWS = 4_000
@@ -42,7 +42,7 @@ def examine(model: BoltzmannMachine, found: Inference, beta: float, seed: int, t
 
     One that says itself that it cannot tell is held against the bound alone.
     """
-    log_z, error = _claim(found)
+    log_z, _ = _claim(found)
     if found.converged is False or (found.converged is None and log_z is None):
         return found
     as_bits = found.detail.get("kernel") == "multispin" and goes_as_bits(model)
@@ -51,7 +51,7 @@ def examine(model: BoltzmannMachine, found: Inference, beta: float, seed: int, t
     compiled = "bits" if as_bits else "ladders" if found.method == "tempering" else ""
     seen = scout(model, beta, part * seconds, rng.derive(seed, SCOUT), threads, compiled=compiled)
     facts: dict[str, Any] = {"log_z_bound": seen.bound, "bound_by": seen.bound_by, "round_trips": seen.round_trips}
-    reason = _above_entropy(model, found, beta, seen) if log_z is None else below_bound(log_z, error, seen)
+    reason = _beyond_bounds(model, found, beta, seen)
     sure: bool | None = None if seen.up is None else True
     if not reason and found.converged and seen.up is not None:
         check = _mixed if seen.kept is not None and seen.kept.shape[2] <= MOST_KEPT else _walked
@@ -66,20 +66,31 @@ def examine(model: BoltzmannMachine, found: Inference, beta: float, seed: int, t
     return replace(found, converged=all_of([found.converged, verdict.converged]), detail=detail)
 
 
-def _above_entropy(model: BoltzmannMachine, found: Inference, beta: float, seen: Scout) -> str:
+def _beyond_bounds(model: BoltzmannMachine, found: Inference, beta: float, seen: Scout) -> str:
+    """Return how bounds that hold for certain contradict a result."""
+    units, (log_z, error) = model.convention, _claim(found)
+    reason = "" if log_z is None else below_bound(log_z, error, seen)
+    if reason or found.mean is None:
+        return reason
+    p = np.clip((np.asarray(found.mean) - units.lo) / units.span, 0.0, 1.0)
+    p_error = np.zeros_like(p) if found.mean_error is None else np.asarray(found.mean_error) / units.span
+    if log_z is None:
+        return "" if found.energy is None else _above_entropy(found, p, p_error, beta, seen)
+    return missed_side(seen, log_z, error or 0.0, p, p_error)
+
+
+def _above_entropy(found: Inference, p: np.ndarray, p_error: np.ndarray, beta: float, seen: Scout) -> str:
     """Return how means and energy contradict a bound: log Z = S - beta E, and S is at most that of independent units.
 
     Cover and Thomas, Elements of Information Theory (2006), theorem 2.6.6.
     """
-    if found.mean is None or found.energy is None:
-        return ""
-    units = model.convention
-    p = (np.asarray(found.mean) - units.lo) / units.span
-    bar = np.zeros_like(p) if found.mean_error is None else ENERGY_BARS * np.asarray(found.mean_error) / units.span
-    p = np.clip(p + np.clip(0.5 - p, -bar, bar), 0.0, 1.0)
-    most = float(np.sum(entr(p) + entr(1.0 - p))) - beta * (found.energy - ENERGY_BARS * (found.energy_error or 0.0))
+    assert found.energy is not None
+    bar = ENERGY_BARS * p_error
+    widest = np.clip(p + np.clip(0.5 - p, -bar, bar), 0.0, 1.0)
+    entropy = float(np.sum(entr(widest) + entr(1.0 - widest)))
+    most = entropy - beta * (found.energy - ENERGY_BARS * (found.energy_error or 0.0))
     if seen.bound <= most + ROUNDING * abs(most):
-        return ""
+        return missed_side(seen, most, 0.0, p, p_error)
     return (
         f"its means and energy allow a log Z of at most {most:.6g}, and {seen.bound:.6g} is a bound that holds for "
         f"certain ({seen.bound_by}): chains have not been where most of the weight is"

@@ -15,6 +15,7 @@ from fastbm.inference.ais import job as annealed_job, path
 from fastbm.inference.auto import Settled
 from fastbm.inference.exact import sums
 from fastbm.inference.exact.method import Exact
+from fastbm.inference.scout.bounds import other_sides
 from fastbm.inference.scout.scout import Scout, scout
 from fastbm.runs.infer import verb
 from tests.support import machines
@@ -268,11 +269,16 @@ def a_rare_valley() -> bm.BoltzmannMachine:
     return bm.BoltzmannMachine(blocks, [draw.normal(size=n) for n in (5, 1, 5, 3)], units="binary", offset=-2.0)
 
 
-def a_star() -> bm.BoltzmannMachine:
+def a_star(bias: float = -184.0) -> bm.BoltzmannMachine:
     """A unit that holds 20 others, most of the weight, and that chains do not find up."""
     weights = np.zeros((21, 21))
     weights[0, 1:] = weights[1:, 0] = 10.0
-    return bm.BoltzmannMachine(weights, [-184.0, *[0.0] * 20], units="binary")
+    return bm.BoltzmannMachine(weights, [bias, *[0.0] * 20], units="binary")
+
+
+def an_even_star() -> bm.BoltzmannMachine:
+    """One whose unit is up in half of the weight."""
+    return a_star(-186.2)
 
 
 def a_crowd() -> bm.BoltzmannMachine:
@@ -285,6 +291,8 @@ def a_crowd() -> bm.BoltzmannMachine:
     [
         ("ais", a_field, 0), ("reverse-ais", a_field, 8), ("ais", a_rare_valley, 2), ("reverse-ais", a_rare_valley, 2),
         ("gibbs", a_star, 0), ("tempering", a_crowd, 0), ("population-annealing", a_crowd, 0),
+        ("gibbs", an_even_star, 0), ("tempering", an_even_star, 0), ("population-annealing", an_even_star, 0),
+        ("ais", an_even_star, 0), ("reverse-ais", an_even_star, 0),
     ],
 )  # fmt: skip
 def test_a_valley_that_is_missed_is_told_or_within_the_error(method: str, make: Any, seed: int) -> None:
@@ -295,3 +303,20 @@ def test_a_valley_that_is_missed_is_told_or_within_the_error(method: str, make: 
     if found.log_z is not None:
         far = abs(found.log_z - truth.log_z) > 4 * found.log_z_error
     assert (found.converged is False) is bool(far)
+
+
+@pytest.mark.parametrize("layered", [False, True])
+@pytest.mark.parametrize("units", UNITS)
+def test_bounds_of_sides_seldom_seen_hold_and_are_exact_where_the_rest_is_free(units: str, layered: bool) -> None:
+    held = bm.BoltzmannMachine([np.full((1, 6), 2.0)], [[1.0], np.linspace(-1.0, 1.0, 6)]).to_units(units)
+    general = bm.models.restricted(4, 3, seed=3) if layered else bm.models.random_machine(7, seed=3)
+    for model, beta in ((held, 0.7), (general.to_units(units), 2.0)):
+        states = np.ones((4, 7), np.uint8)
+        sides = other_sides(model, beta, states)
+        assert len(sides) == 6
+        for unit, is_up, bound in sides:
+            part = bm.infer(model, "exact", beta=beta, clamp=([unit], [model.convention.lo])).log_z
+            assert not is_up
+            assert bound <= part + 1e-9
+            if model is held and unit == 0:
+                assert bound == pytest.approx(part, abs=1e-9)

@@ -190,7 +190,7 @@ class AIS(_Paths):
         judged = None if self._source == "gibbs" and self.witness else back  # which chains that agree cannot vouch for
         if judged is None and self.witness and chains is None and found.healthy:
             judged = job.witness_down()
-        verdict = _judge("ais", job, found, judged, chains, self.witness)
+        verdict = _judge("ais", job, found, judged, chains, self.witness, up)
         found = found.beside(judged) if judged is not None and verdict.converged else found
         result: dict[str, Any] = {"log_z": found.log_mean, "log_z_error": found.error, "bound": "stochastic lower"}
         if moments:
@@ -240,7 +240,8 @@ class ReverseAIS(_Paths):
         found = job.average(-log_w)
         chains = about if holds is False else None
         up = job.witness_up() if self.witness else None
-        verdict = _judge("reverse-ais", job, up, found, chains, self.witness)
+        met = None if self._source != "tempering" or job.scout is None else job.scout.up
+        verdict = _judge("reverse-ais", job, up, found, chains, self.witness, met)
         found = found.beside(up) if up is not None and verdict.converged else found
         certain = self._source == "exact" or (holds is not False and verdict.converged is True)
         return Inference(
@@ -283,11 +284,12 @@ def _ends(lower: Average, upper: Average) -> dict[str, Any]:
 
 
 def _judge(
-    name: str, job: Job, up: Average | None, down: Average | None, chains: dict[str, Any] | None, witness: bool
-) -> Verdict:
+    name: str, job: Job, up: Average | None, down: Average | None, chains: dict[str, Any] | None, witness: bool,
+    met: np.ndarray | None,
+) -> Verdict:  # fmt: skip
     """Return whether walks, up for "ais" and down for "reverse-ais", are believed; a warning says why not.
 
-    `chains` tells of Gibbs chains that walks down begin at and that have not converged.
+    `chains` tells of Gibbs chains that walks down begin at and that have not converged; `met` as for `of_walks`.
     """
     own = up if name == "ais" else down
     assert own is not None
@@ -302,7 +304,7 @@ def _judge(
         reason = f"{own.ess:.1f} of {len(own.weights)} weights carry the average. Raise n_betas or n_chains"
         verdict = Verdict(False, reason)
     elif witness or (up is not None and down is not None):
-        verdict = of_walks(up, down, own, job.scout if witness else None, job.rival)
+        verdict = of_walks(up, down, own, job.scout if witness else None, job.rival, met)
         if verdict.converged and not witness:
             verdict = Verdict(None, UNASKED, verdict.seen)
         if verdict.converged is False:

@@ -4,23 +4,33 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from ..scout.scout import Scout
-from ..verdict import Verdict, apart, below_bound, too_short
+from ..verdict import Verdict, apart, below_bound, missed_side, too_short
 from .weights import HEALTHY_ESS, Average
+
+SELDOM_MET = 3.0  # samples: three bars are of a side that as many would lack once in e^9
 
 
 def of_walks(
-    up: Average | None, down: Average | None, own: Average, found: Scout | None, rival: tuple[str, float] | None
-) -> Verdict:
+    up: Average | None, down: Average | None, own: Average, found: Scout | None,
+    rival: tuple[str, float] | None, met: np.ndarray | None,
+) -> Verdict:  # fmt: skip
     """Judge walks by those in the other direction, by a scout's bound and by the best rival.
 
     Those in the other direction start from states that are not their own; of the best base that was tried, `rival` (its
-    name, log Z), the lower confidence end counts. `own` is the one that is judged.
+    name, log Z), the lower confidence end counts. `own` is the one that is judged; `met` are the states that walks up
+    end at, (n_walks, n_units), or from some of which walks down begin, where they are known.
     """
     log_z = own.log_mean if own is up else -own.log_mean
     reason = ""
     if found is not None:
         reason = below_bound(log_z, own.error, found)
+    if not reason and found is not None and met is not None:
+        p = own.weights @ met if own is up else met.mean(axis=0)
+        p_error = np.sqrt(p * (1.0 - p) / own.ess + (SELDOM_MET / own.ess) ** 2)
+        reason = missed_side(found, log_z, own.error or 0.0, p, p_error)
     if not reason and rival is not None and apart(rival[1] - log_z, own.error):
         reason = f'start="{rival[0]}" finds {rival[1] - log_z:.3g} nats more, its error bar allowed for'
     if not reason and up is not None and down is not None:

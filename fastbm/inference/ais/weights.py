@@ -13,7 +13,7 @@ from ..._base import rng
 from ...machine.machine import BoltzmannMachine
 from ...sampling.unseen import unseen
 from ..result import moments_of
-from ..scout.bases import certain
+from ..scout.bounds import certain
 
 HEALTHY_ESS = 10.0
 ALIKE = 0.9  # part of a handful of weights that must carry the average instead

@@ -16,7 +16,8 @@ from ..._base import checks
 from ..._base.threads import single_threaded_blas
 from ...machine.machine import BoltzmannMachine
 from ...sampling.unseen import rarely
-from .scout import RELAXATIONS, STEEPEST, Scout, relaxed, visible_biases
+from .bounds import RELAXATIONS, STEEPEST, certain, relaxed
+from .scout import Scout, visible_biases
 
 STARTS = ("uniform", "biases", "data", "mean-field", "tempering")
 FAINTEST = 0.01  # probabilities of the mean-field base are kept this far from 0 and 1, unless a bias makes them certain
@@ -93,16 +94,6 @@ def log_odds(model: BoltzmannMachine, beta: float, start: Any, scout: Scout | No
         assert scout is not None and scout.up is not None
         found = _logit_of_means(scout.up.mean(axis=0), certain(model, beta))
     return np.clip(found, -STEEPEST, STEEPEST)
-
-
-def certain(model: BoltzmannMachine, beta: float) -> np.ndarray:
-    """Return log-odds (n_units,) that a unit's own bias leaves it whatever its neighbours do.
-
-    They are 0 where neighbours may outweigh the bias, and `STEEPEST` at most.
-    """
-    spin = model.to_units("spin")
-    left: np.ndarray = 2.0 * beta * (np.abs(spin.flat_bias) - spin.couplings.absolute_sums())
-    return np.copysign(np.clip(left, 0.0, STEEPEST), spin.flat_bias)
 
 
 def unseen_starts(

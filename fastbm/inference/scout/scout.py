@@ -19,9 +19,8 @@ from ...machine.machine import BoltzmannMachine
 from ...sampling.tempering import AT_ONCE, TemperedChains
 from ...sampling.unseen import free_spread
 from ...sampling.valleys import is_even
-from ..fixed_point.equations import MeanFieldEquations
-from ..fixed_point.iterate import starting_means
 from . import bit_tempering
+from .bounds import FROM_STATES, MOST_HELD, N_CLIMBS, RELAXATIONS, STEEPEST, OtherSide, mean_field_bound, other_sides
 from .marginal import Marginal, has_marginal
 from .marginal_tempering import temper, temper_seconds
 
@@ -36,11 +35,6 @@ ROUND_SECONDS = 3e-4  # that Python takes in a round of tempering in the tempera
 LEAST_SECONDS = 0.1  # that are always granted
 MOST_LEVELS, FEWEST_LEVELS = 48, 8
 STEP = 1.2  # thermodynamic length between two levels
-N_CLIMBS = 8  # of mean field
-FROM_STATES = 6  # of these, from states visited
-STEEPEST = 30.0  # log-odds of a product model, at most
-STAY = 0.9  # means from which mean field climbs, where a state is up
-RELAXATIONS = 100  # of mean-field equations, whose solution need not be exact
 
 
 @dataclass(frozen=True)
@@ -58,6 +52,8 @@ class Scout:
     round_trips : int
     energies : (n_states,) array or None
         Of the states `up`, where they are known.
+    other_sides : tuple of OtherSide
+        Of units that stand alike in nearly all states `up`.
     """
 
     bound: float
@@ -68,6 +64,7 @@ class Scout:
     round_trips: int = 0
     energies: np.ndarray | None = None
     n_ladders: int = LADDERS
+    other_sides: tuple[OtherSide, ...] = ()
 
     def some(self, n_states: int) -> np.ndarray:
         """Return that many states, evenly from all ladders and rounds; fewer where there are not as many."""
@@ -106,13 +103,18 @@ def scout(
     search = _as_bits if compiled == "bits" else search
     seconds = max(seconds, LEAST_SECONDS)
     found = search(model, beta, seconds, seed, threads, FEWEST_ROUNDS if must else 0)
-    if N_CLIMBS * RELAXATIONS * model.n_units * attempt_seconds(model) > seconds:
+    climb_seconds = RELAXATIONS * model.n_units * attempt_seconds(model)
+    if N_CLIMBS * climb_seconds > seconds:
         return found
     lowest = np.empty((0, model.n_units), np.uint8)
     if found.up is not None:
         lowest = _lowest(found.up, model.energy_of_bits(found.up) if found.energies is None else found.energies)
     bound = mean_field_bound(model, beta, lowest, seed)
-    return found if found.bound >= bound else replace(found, bound=bound, bound_by="mean field")
+    if bound > found.bound:
+        found = replace(found, bound=bound, bound_by="mean field")
+    if found.up is None or (N_CLIMBS + 2 * MOST_HELD) * climb_seconds > seconds:
+        return found
+    return replace(found, other_sides=other_sides(model, beta, found.up))
 
 
 def _on_one_side(model: BoltzmannMachine, beta: float, seconds: float, seed: int, threads: int, least: int) -> Scout:
@@ -243,29 +245,3 @@ def _lowest(up: np.ndarray, energies: np.ndarray) -> np.ndarray:
     """Return the lowest states, one of every part of those visited."""
     parts = np.array_split(np.arange(len(up)), FROM_STATES)
     return up[[part[np.argmin(energies[part])] for part in parts if len(part)]]
-
-
-def mean_field_bound(model: BoltzmannMachine, beta: float, up: np.ndarray, seed: int) -> float:
-    """Return the best bound by mean field, begun at states and at random.
-
-    All means move at once, by products of matrices alone: no kernel is compiled.
-    """
-    spin = model.to_units("spin")
-    starts = starting_means(spin.n_units, N_CLIMBS, seed)
-    starts[0], starts[1] = STAY, -STAY  # the corners
-    starts[len(starts) - len(up) :] = STAY * (2.0 * up - 1.0)
-    with np.errstate(all="ignore"):  # of couplings beyond all numbers nothing is told
-        arguments = relaxed(spin, beta, np.arctanh(starts), RELAXATIONS)
-        equations = MeanFieldEquations(spin.couplings, spin.flat_bias[None], beta, np.tanh(arguments))
-        bounds = equations.log_z(arguments) - beta * spin.offset
-    return float(max(bounds[np.isfinite(bounds)], default=-math.inf))
-
-
-def relaxed(spin: BoltzmannMachine, beta: float, arguments: np.ndarray, n_rounds: int) -> np.ndarray:
-    """Move means of spins towards the mean-field equations, all at once, by halves of what is missing.
-
-    They are tanh(`arguments`) (n_lanes, n_units), and any means bound log Z.
-    """
-    for _ in range(n_rounds):
-        arguments = arguments + 0.5 * (beta * (spin.couplings.field(np.tanh(arguments)) + spin.flat_bias) - arguments)
-    return arguments

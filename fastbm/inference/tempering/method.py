@@ -18,7 +18,8 @@ from ...sampling.unseen import unseen
 from ..estimator import SWEEPS, Examined, Knob, refuse_beside_betas, refuse_no_samples, sweeps
 from ..monte_carlo import TargetMoments, find_burn_in
 from ..result import Inference
-from ..scout.bases import certain, unseen_starts
+from ..scout.bases import unseen_starts
+from ..scout.bounds import certain
 from ..scout.product_path import find_path, make_levels
 from ..temperatures import FEWEST_SPREAD, KEY, curves, means_fit, spread_error
 from ..verdict import judged

@@ -1,0 +1,104 @@
+"""Lower bounds on log Z by mean field, which hold for certain: of a whole machine, and of halves seldom visited.
+
+<log f> + S of any product distribution bounds log Z from below (Gibbs, Bogoliubov and Feynman; MacKay, Information
+Theory, Inference, and Learning Algorithms (2003), section 33.2); with a unit held in place, the log of the part of Z in
+which it stands there.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from ...machine.machine import BoltzmannMachine
+from ..fixed_point.equations import MeanFieldEquations
+from ..fixed_point.iterate import starting_means
+
+N_CLIMBS = 8  # of mean field
+FROM_STATES = 6  # of these, from states visited
+STEEPEST = 30.0  # log-odds of a product model, at most
+STAY = 0.9  # means from which mean field climbs, where a state is up
+RELAXATIONS = 100  # of mean-field equations, whose solution need not be exact
+MOST_HELD = 6  # units that are held where they were seldom seen, those of the strongest couplings
+SELDOM = 0.05  # of the states visited
+LEAST_LEFT = 1e-3  # part of Z on the other side of a unit, by its own bias at most, from which it is looked at
+
+
+class OtherSide(NamedTuple):
+    """Where a unit was seldom seen, up or down, and a lower bound on the log of that part of Z."""
+
+    unit: int
+    is_up: bool
+    bound: float
+
+
+def mean_field_bound(model: BoltzmannMachine, beta: float, up: np.ndarray, seed: int) -> float:
+    """Return the best bound by mean field, begun at states and at random.
+
+    All means move at once, by products of matrices alone: no kernel is compiled.
+    """
+    spin = model.to_units("spin")
+    starts = starting_means(spin.n_units, N_CLIMBS, seed)
+    starts[0], starts[1] = STAY, -STAY  # the corners
+    starts[len(starts) - len(up) :] = STAY * (2.0 * up - 1.0)
+    with np.errstate(all="ignore"):  # of couplings beyond all numbers nothing is told
+        bounds = _climbed(spin, beta, np.arctanh(starts))
+    return float(max(bounds[np.isfinite(bounds)], default=-math.inf))
+
+
+def other_sides(model: BoltzmannMachine, beta: float, up: np.ndarray) -> tuple[OtherSide, ...]:
+    """Bound the parts of Z in which units stand as they do in few of the states `up`, (n_states, n_units), or in none.
+
+    Of a unit that holds many others both may be deep valleys, with none of what lies between ever met. The others start
+    free, and at their means.
+    """
+    spin = model.to_units("spin")
+    means = up.mean(axis=0)
+    free = np.exp(-np.abs(certain(model, beta))) > LEAST_LEFT
+    units = np.flatnonzero((np.minimum(means, 1.0 - means) <= SELDOM) & free)
+    units = units[np.argsort(-spin.couplings.absolute_sums()[units], kind="stable")[:MOST_HELD]]
+    if not len(units):
+        return ()
+    is_up = means[units] < 0.5
+    lanes = np.arange(len(units))
+    with np.errstate(all="ignore"):
+        pull = np.zeros((len(units), spin.n_units))
+        own = beta * (np.abs(spin.flat_bias) + spin.couplings.absolute_sums())[units]
+        pull[lanes, units] = np.where(is_up, 1.0, -1.0) * (STEEPEST + own)
+        seen = np.arctanh(STAY * (2.0 * means - 1.0))
+        starts = np.stack([pull, np.where(pull == 0.0, seen, pull)])
+        bounds = np.stack([_climbed(spin, beta, start, pull) for start in starts])
+    bounds = np.where(np.isfinite(bounds), bounds, -math.inf).max(axis=0)
+    return tuple(OtherSide(int(i), bool(s), float(b)) for i, s, b in zip(units, is_up, bounds, strict=True))
+
+
+def _climbed(spin: BoltzmannMachine, beta: float, arguments: np.ndarray, pull: np.ndarray | float = 0.0) -> np.ndarray:
+    """Return the bound of every lane after its climb, units held by a `pull` on their arguments."""
+    arguments = relaxed(spin, beta, arguments, RELAXATIONS, pull)
+    equations = MeanFieldEquations(spin.couplings, spin.flat_bias[None], beta, np.tanh(arguments))
+    return equations.log_z(arguments) - beta * spin.offset
+
+
+def relaxed(
+    spin: BoltzmannMachine, beta: float, arguments: np.ndarray, n_rounds: int, pull: np.ndarray | float = 0.0
+) -> np.ndarray:
+    """Move means of spins towards the mean-field equations, all at once, by halves of what is missing.
+
+    They are tanh(`arguments`) (n_lanes, n_units), and any means bound log Z.
+    """
+    for _ in range(n_rounds):
+        fields = spin.couplings.field(np.tanh(arguments)) + spin.flat_bias
+        arguments = arguments + 0.5 * (beta * fields + pull - arguments)
+    return arguments
+
+
+def certain(model: BoltzmannMachine, beta: float) -> np.ndarray:
+    """Return log-odds (n_units,) that a unit's own bias leaves it whatever its neighbours do.
+
+    They are 0 where neighbours may outweigh the bias, and `STEEPEST` at most.
+    """
+    spin = model.to_units("spin")
+    left: np.ndarray = 2.0 * beta * (np.abs(spin.flat_bias) - spin.couplings.absolute_sums())
+    return np.copysign(np.clip(left, 0.0, STEEPEST), spin.flat_bias)
