@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..._base import rng
+from ..._base.threads import fan_out
 from ...machine.machine import BoltzmannMachine
 from ..scout.bases import log_odds, names
 from ..scout.scout import Scout
@@ -38,17 +39,19 @@ def tried(
 ) -> list[Trial]:
     """Try every base of the machine; return the trials, the best first."""
     path = np.linspace(0.0, 1.0, max(n_betas // PART, FEWEST))
-    trials: list[Trial] = []
+    bases: dict[bytes, tuple[str, np.ndarray, int]] = {}
     for k, name in enumerate(names(model, found)):
         base = log_odds(model, beta, name, found)
-        if any(np.array_equal(base, one.base) for one in trials):
-            continue
-        streams = rng.streams(rng.derive(seed, rng.PILOT, k), CHAINS)
-        chains = make_walk(model, beta, base, streams, threads, walk)
+        bases.setdefault(base.tobytes(), (name, base, rng.derive(seed, rng.PILOT, k)))
+
+    def trial(one: tuple[str, np.ndarray, int]) -> Trial:
+        name, base, own = one
+        chains = make_walk(model, beta, base, rng.streams(own, CHAINS), threads, walk)
         chains.begin()
         chains.follow(path)
         chains.finish()
         seen = average(chains.log_w + chains.log_z0)
         error = math.inf if seen.error is None else seen.error
-        trials.append(Trial(name, base, seen.log_mean, seen.log_mean - BARS * error, seen.ess))
-    return sorted(trials, key=lambda one: -one.lower)
+        return Trial(name, base, seen.log_mean, seen.log_mean - BARS * error, seen.ess)
+
+    return sorted(fan_out(trial, bases.values(), threads), key=lambda one: -one.lower)
