@@ -52,6 +52,10 @@ def test_columns_of_a_table_name_visible_units(tmp_path: Path) -> None:
         bm.fit(table[["b", "a", "c"]], "exact", init=run.model, epochs=3)
     with pytest.raises(ValueError, match=r"holdout has .* than data: column 0 is 'b', and unit 0 of data 'a'"):
         bm.fit(table, "exact", epochs=3, holdout=table[["b", "a", "c"]])
+    labels = np.arange(60) % 2
+    bm.BoltzmannClassifier().fit(table, labels).save(tmp_path / "classifier.h5")
+    with pytest.raises(ValueError, match=r"data has .* than the training rows: column 0 is 'b', and unit 0 of"):
+        bm.BoltzmannClassifier.load(tmp_path / "classifier.h5").error(table[["b", "a", "c"]], labels)
 
 
 @pytest.mark.parametrize(

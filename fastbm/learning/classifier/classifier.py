@@ -11,6 +11,7 @@ from scipy.special import log_softmax
 from ..._base import checks, rng, threads as threads_module
 from ..._base.threads import fan_out, single_threaded_blas
 from ...inference.likelihood import log_sums
+from ...machine.checks import check_columns, check_names, columns_of
 from ...machine.machine import BoltzmannMachine
 from ...machine.units import units as convention
 from . import file
@@ -142,7 +143,7 @@ class BoltzmannClassifier:
         Raises
         ------
         ValueError
-            If there are fewer than two classes, or a class has fewer than two rows.
+            If there are fewer than two classes, a class has fewer than two rows, or columns of a table have one name.
         """
         up = self._units.bits("data", checks.any_array("data", data))
         labels = checks.any_array("labels", labels)
@@ -150,6 +151,8 @@ class BoltzmannClassifier:
             raise ValueError(
                 f"labels must have one entry for each row of data; got {labels.shape} for data of shape {up.shape}."
             )
+        columns = columns_of(data)
+        names = None if columns is None else check_names(columns, up.shape[1], up.shape[1] + self._n_hidden)
         classes = check_classes(labels)
         codes = np.searchsorted(classes, labels)
         counts = np.bincount(codes)
@@ -158,7 +161,7 @@ class BoltzmannClassifier:
         learned = self._learn(up, codes, noise, classes)
         self.classes, self.log_prior, self.flip_noise = classes, np.log(prior), noise
         self.offsets, self.scale, self.cross_validation = offsets, scale, tried
-        self.machines = [one.machine for one in learned]
+        self.machines = [one.machine if names is None else one.machine.with_names(names) for one in learned]
         self.log_z = np.array([one.log_z for one in learned])
         self.log_z_error = np.array([one.log_z_error for one in learned])
         return self
@@ -229,8 +232,8 @@ class BoltzmannClassifier:
         """Return log p(x | class), a (n_rows, n_classes) array."""
         if not hasattr(self, "machines"):
             raise ValueError("the classifier has learned nothing yet; call fit(data, labels) first.")
-        rows = np.atleast_2d(checks.any_array("data", data))
         first = self.machines[0]
+        rows = np.atleast_2d(checks.any_array("data", check_columns("data", data, first.names, "the training rows")))
         up = first.check_states(rows, argument="data", n_units=first.n_visible)
         found: np.ndarray = self._scores(self.machines, up) - self.log_z
         return found
