@@ -27,11 +27,11 @@ from ..sampling.valleys import has_one_valley, is_even
 from .ais.weights import Average, average
 from .estimator import Estimator, Knob
 from .result import Inference, check_pairs, moments_of
-from .scout.bounds import mean_field_bound
+from .scout.bounds import mean_field_bound, other_sides
 from .scout.marginal import Marginal, has_marginal
 from .scout.marginal_tempering import temper
 from .scout.scout import BURN_IN, LADDERS, LEVELS, mirror, visible_biases
-from .verdict import apart
+from .verdict import apart, missed_side
 
 RATES = (0.02, 0.1, 0.25)
 N_SWEEPS = 250  # rounds of the tempering, unless told
@@ -161,6 +161,12 @@ class ImportanceSampling(Estimator):
         bound = mean_field_bound(model, beta, np.empty((0, model.n_units), np.uint8), seed)
         if not doubt and apart(bound - found.all.log_mean, found.all.error):
             doubt = f"log Z lies {bound - found.all.log_mean:.3g} nats below the bound of mean field"
+        result = averages(model, beta, side, found, moments, threads)
+        if not doubt and moments:
+            units = model.convention
+            p, p_error = (result["mean"] - units.lo) / units.span, result["mean_error"] / units.span
+            sides = other_sides(model, beta, np.clip(p, 0.0, 1.0))
+            doubt = missed_side(sides, found.all.log_mean, found.all.error or 0.0, p, p_error)
         if doubt:
             checks.warn(
                 f"importance-sampling: {doubt}; its error bar is not to be trusted. Raise n_sweeps, or, beyond some "
@@ -183,7 +189,7 @@ class ImportanceSampling(Estimator):
             "importance-sampling",
             log_z=found.all.log_mean,
             log_z_error=found.all.error,
-            **averages(model, beta, side, found, moments, threads),
+            **result,
             converged=None if unsure else not doubt,
             n_samples=len(found.log_w),
             ess=found.all.ess,

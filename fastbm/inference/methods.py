@@ -19,7 +19,9 @@ from ..kernels.stopwatch import Stopwatch
 from ..machine.clamping import Clamped
 from ..machine.machine import BoltzmannMachine, check_machine
 from ..machine.magnitude import refuse_beyond_range
+from .ais.cold import look
 from .ais.method import AIS, MEANS, ReverseAIS
+from .counted import confront
 from .estimator import Estimator, Examined
 from .exact.method import Exact
 from .fixed_point.bethe import Bethe
@@ -206,11 +208,15 @@ def do_pattern(patterns: Patterns, k: int) -> tuple[Inference, list[tuple[str, t
 def _one(chosen: Estimator, model: BoltzmannMachine, common: Mapping[str, Any]) -> Inference:
     """Run a method on one machine, and have its result examined, unless the method does so itself."""
     found = chosen.run(model, **common)
-    if not isinstance(chosen, Examined) or chosen.itself:
-        return found
-    if chosen.witness:
-        return examine(model, found, common["beta"], common["seed"], common["threads"])
-    return replace(found, converged=None, detail={"doubt": UNASKED} | found.detail) if found.converged else found
+    if isinstance(chosen, Examined) and not chosen.witness:
+        unasked = bool(found.converged) and not chosen.itself
+        return replace(found, converged=None, detail={"doubt": UNASKED} | found.detail) if unasked else found
+    if isinstance(chosen, Examined) and not chosen.itself:
+        found = examine(model, found, common["beta"], common["seed"], common["threads"])
+    if isinstance(chosen, (Examined, ImportanceSampling)):
+        found = confront(model, found, common["beta"])
+        found = look(model, found, common["beta"], common["seed"], common["threads"])
+    return found
 
 
 def infer(

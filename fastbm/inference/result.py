@@ -135,6 +135,13 @@ class Inference:
         return public("plots").figure(self)
 
 
+def claim(found: Inference) -> tuple[float | None, float | None]:
+    """Return the log Z that a result claims, and its error; for "sampled-states" the corrected value."""
+    if "log_z_corrected" in found.detail:
+        return found.detail["log_z_corrected"], found.detail["log_z_corrected_error"]
+    return found.log_z, found.log_z_error
+
+
 def _number(value: Any, error: Any) -> str:
     """Return a number as text with its error; for many patterns, how many there are, and their range."""
     if np.ndim(value):

@@ -9,7 +9,7 @@ began).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
@@ -19,6 +19,7 @@ import numpy as np
 
 from .._base import checks
 from .result import Inference
+from .scout.bounds import OtherSide
 from .scout.scout import Scout
 
 BARS = 3.0  # by which two independent estimates may differ
@@ -83,7 +84,7 @@ def below_bound(log_z: float, error: float | None, found: Scout) -> str:
     )
 
 
-def missed_side(found: Scout, log_z: float, error: float, p: np.ndarray, p_error: np.ndarray) -> str:
+def missed_side(sides: Iterable[OtherSide], log_z: float, error: float, p: np.ndarray, p_error: np.ndarray) -> str:
     """Return how a bound on a half of Z contradicts how often an estimate met it, as text; empty where it does not.
 
     Parameters
@@ -93,7 +94,7 @@ def missed_side(found: Scout, log_z: float, error: float, p: np.ndarray, p_error
     p, p_error : (n_units,) arrays
         How often units are up by the same estimate.
     """
-    for unit, is_up, bound in found.other_sides:
+    for unit, is_up, bound in sides:
         part = math.exp(min(bound - log_z, MOST_NATS))
         met = float(p[unit] if is_up else 1.0 - p[unit])
         if math.log1p(max(part - met, 0.0)) > BARS * math.hypot(error, p_error[unit]):

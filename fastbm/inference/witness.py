@@ -22,7 +22,7 @@ from .ais.job import FEWEST_WITNESSES, SCOUT
 from .ais.walks import make_walk
 from .ais.weights import Average, average
 from .importance_sampling import averages, mix
-from .result import Inference
+from .result import Inference, claim
 from .scout.bases import log_odds
 from .scout.bit_tempering import ATTEMPT_SECONDS, STEP_SECONDS, WALKERS, goes_as_bits, walk_both_ways
 from .scout.scout import SCOUT_PART, Scout, attempt_seconds, scout
@@ -42,7 +42,7 @@ def examine(model: BoltzmannMachine, found: Inference, beta: float, seed: int, t
 
     One that says itself that it cannot tell is held against the bound alone.
     """
-    log_z, _ = _claim(found)
+    log_z, _ = claim(found)
     if found.converged is False or (found.converged is None and log_z is None):
         return found
     as_bits = found.detail.get("kernel") == "multispin" and goes_as_bits(model)
@@ -68,7 +68,7 @@ def examine(model: BoltzmannMachine, found: Inference, beta: float, seed: int, t
 
 def _beyond_bounds(model: BoltzmannMachine, found: Inference, beta: float, seen: Scout) -> str:
     """Return how bounds that hold for certain contradict a result."""
-    units, (log_z, error) = model.convention, _claim(found)
+    units, (log_z, error) = model.convention, claim(found)
     reason = "" if log_z is None else below_bound(log_z, error, seen)
     if reason or found.mean is None:
         return reason
@@ -76,7 +76,7 @@ def _beyond_bounds(model: BoltzmannMachine, found: Inference, beta: float, seen:
     p_error = np.zeros_like(p) if found.mean_error is None else np.asarray(found.mean_error) / units.span
     if log_z is None:
         return "" if found.energy is None else _above_entropy(found, p, p_error, beta, seen)
-    return missed_side(seen, log_z, error or 0.0, p, p_error)
+    return missed_side(seen.other_sides, log_z, error or 0.0, p, p_error)
 
 
 def _above_entropy(found: Inference, p: np.ndarray, p_error: np.ndarray, beta: float, seen: Scout) -> str:
@@ -90,18 +90,11 @@ def _above_entropy(found: Inference, p: np.ndarray, p_error: np.ndarray, beta: f
     entropy = float(np.sum(entr(widest) + entr(1.0 - widest)))
     most = entropy - beta * (found.energy - ENERGY_BARS * (found.energy_error or 0.0))
     if seen.bound <= most + ROUNDING * abs(most):
-        return missed_side(seen, most, 0.0, p, p_error)
+        return missed_side(seen.other_sides, most, 0.0, p, p_error)
     return (
         f"its means and energy allow a log Z of at most {most:.6g}, and {seen.bound:.6g} is a bound that holds for "
         f"certain ({seen.bound_by}): chains have not been where most of the weight is"
     )
-
-
-def _claim(found: Inference) -> tuple[float | None, float | None]:
-    """Return the log Z that a result claims, and its error; for "sampled-states" the corrected value."""
-    if "log_z_corrected" in found.detail:
-        return found.detail["log_z_corrected"], found.detail["log_z_corrected_error"]
-    return found.log_z, found.log_z_error
 
 
 def _mixed(
@@ -114,7 +107,7 @@ def _mixed(
         return "", {"importance sampling": mixture.doubt}, None
     other = averages(model, beta, seen.side, mixture, False, threads)
     facts = {"log_z": mixture.all.log_mean, "log_z_error": mixture.all.error, "energy": other["energy"]}
-    log_z, error = _claim(found)
+    log_z, error = claim(found)
     gap = 0.0 if log_z is None else mixture.all.log_mean - log_z
     if apart(abs(gap), error, mixture.all.error):
         if gap < 0.0 and not _travelled(seen):  # it has been in fewer places
@@ -138,7 +131,7 @@ def _walked(
     model: BoltzmannMachine, found: Inference, seen: Scout, beta: float, seconds: float, seed: int, threads: int
 ) -> tuple[str, dict[str, Any], bool | None]:
     """Compare with walks from the scout's means, and back from its states."""
-    if _claim(found)[0] is None:
+    if claim(found)[0] is None:
         return _energies_of_ladders(model, found, seen)
     each = model.n_units * attempt_seconds(model) * 2.0 * FEWEST_WITNESSES
     n_steps = int(min(max(WALK_PART * seconds / each, FEWEST_STEPS), MOST_STEPS))
@@ -167,7 +160,7 @@ def _walked_as_bits(
 
     Their machines are even, so that the product model of their means is that of free units.
     """
-    if _claim(found)[0] is None:
+    if claim(found)[0] is None:
         return _energies_of_ladders(model, found, seen)
     each = 2.0 * (model.n_units * WALKERS * ATTEMPT_SECONDS + STEP_SECONDS)
     n_steps = int(min(max(WALK_PART * seconds / each, FEWEST_STEPS), MOST_STEPS))
@@ -192,7 +185,7 @@ def _compared(
     model: BoltzmannMachine, found: Inference, seen: Scout, up: Average, down: Average
 ) -> tuple[str, dict[str, Any], bool | None]:
     """Compare with averages of the weights of walks both ways."""
-    log_z, error = _claim(found)
+    log_z, error = claim(found)
     assert log_z is not None
     facts = {"log_z_up": up.log_mean, "ess_up": up.ess, "log_z_down": -down.log_mean, "ess_down": down.ess}
     healthy = up.healthy and down.healthy

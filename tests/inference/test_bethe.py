@@ -218,3 +218,13 @@ def test_fixed_points_that_are_unstable_are_left() -> None:
         found = bm.infer(model, "bethe", beta=beta, moments=False)
         assert found.converged
         assert abs(found.log_z - bm.infer(model, "exact", beta=beta, moments=False).log_z) < 1.0
+
+
+@pytest.mark.parametrize("method", ["bethe", "tap"])
+def test_a_negative_entropy_is_no_solution(method: str) -> None:
+    generator = np.random.default_rng(8)
+    weights = np.triu(generator.normal(size=(12, 12)), 1)
+    model = bm.BoltzmannMachine(weights + weights.T, 0.3 * generator.normal(size=12))
+    found = calm(bm.infer, model, method)
+    assert found.converged is not (found.entropy < 0)
+    assert method == "tap" or "entropy of -9.15" in found.detail["doubt"]

@@ -26,6 +26,7 @@ from ..result import Inference, check_pairs
 from ..scout.bases import check_start, log_odds
 from ..scout.scout import Scout
 from ..verdict import UNASKED, Verdict, way_out
+from .cold import look
 from .election import tried
 from .job import SCOUT, SECOND, Job, survey
 from .path import N_SWEEPS, adapt_path, check_betas, make_path
@@ -34,6 +35,7 @@ from .walks import check_walk
 from .weights import Average, weighted_moments
 
 SECOND_PART = 0.25  # of the time of a scout, for one that stands witness to a base from another's states
+WIDEST = 0.5  # nats, of an error bar that says anything
 MEANS = "start means"  # in `detail`, those of the base
 
 
@@ -192,10 +194,12 @@ class AIS(_Paths):
             judged = job.witness_down()
         verdict = _judge("ais", job, found, judged, chains, self.witness, up)
         found = found.beside(judged) if judged is not None and verdict.converged else found
+        verdict = _wide(verdict, found)
         result: dict[str, Any] = {"log_z": found.log_mean, "log_z_error": found.error, "bound": "stochastic lower"}
         if moments:
             part = max(found.errors.get(name, 0.0) for name in ("valley", "other way"))
-            result |= weighted_moments(model, up, found.weights, found.log_mean, beta, part)
+            others = job.scout.up if job.scout is not None and "other way" in found.errors else None
+            result |= weighted_moments(model, up, found.weights, found.log_mean, beta, part, others)
         detail = _detail(job, log_w, found) | about | bracket
         if back is not None:
             certain = self._source == "exact" or (holds is not False and verdict.converged is True)
@@ -243,8 +247,9 @@ class ReverseAIS(_Paths):
         met = None if self._source != "tempering" or job.scout is None else job.scout.up
         verdict = _judge("reverse-ais", job, up, found, chains, self.witness, met)
         found = found.beside(up) if up is not None and verdict.converged else found
+        verdict = _wide(verdict, found)
         certain = self._source == "exact" or (holds is not False and verdict.converged is True)
-        return Inference(
+        result = Inference(
             "reverse-ais",
             log_z=-found.log_mean,
             log_z_error=found.error,
@@ -254,6 +259,15 @@ class ReverseAIS(_Paths):
             ess=found.ess,
             detail=_detail(job, log_w, found) | about | verdict.facts,
         )
+        return look(model, result, beta, seed, threads, met) if self.witness and met is not None else result
+
+
+def _wide(verdict: Verdict, found: Average) -> Verdict:
+    """Return a verdict that tells nothing where an error bar, with all that was added to it, is too wide to."""
+    if not verdict.converged or found.error is None or found.error <= WIDEST:
+        return verdict
+    reason = f"the error bar of {found.error:.2g} nats is too wide to tell; {way_out('raise n_betas')}"
+    return Verdict(None, reason, verdict.seen)
 
 
 def _other(first: Scout | None, second: Scout) -> Scout:

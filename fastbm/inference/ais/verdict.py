@@ -30,7 +30,7 @@ def of_walks(
     if not reason and found is not None and met is not None:
         p = own.weights @ met if own is up else met.mean(axis=0)
         p_error = np.sqrt(p * (1.0 - p) / own.ess + (SELDOM_MET / own.ess) ** 2)
-        reason = missed_side(found, log_z, own.error or 0.0, p, p_error)
+        reason = missed_side(found.other_sides, log_z, own.error or 0.0, p, p_error)
     if not reason and rival is not None and apart(rival[1] - log_z, own.error):
         reason = f'start="{rival[0]}" finds {rival[1] - log_z:.3g} nats more, its error bar allowed for'
     if not reason and up is not None and down is not None:

@@ -114,12 +114,19 @@ def _log_normal_error(log_w: np.ndarray) -> float:
 
 
 def weighted_moments(
-    model: BoltzmannMachine, up: np.ndarray, weights: np.ndarray, log_z: float, beta: float, part: float = 0.0
+    model: BoltzmannMachine,
+    up: np.ndarray,
+    weights: np.ndarray,
+    log_z: float,
+    beta: float,
+    part: float = 0.0,
+    others: np.ndarray | None = None,
 ) -> dict[str, Any]:
     """Return weighted averages over states, with errors.
 
     The errors are by the delta method for a ratio of averages, and at least those that come of states which as many
-    samples are likely not to see, and of a `part` of the weight in which units may all be the other way.
+    samples are likely not to see, and of a `part` of the weight in which units may all be the other way. Where walks
+    that begin at `others` tell something else, the truth may be half way to their energy.
     """
     values = model.convention.values(up, np.float64)
     energies = model.energy_of_bits(up)
@@ -128,11 +135,12 @@ def weighted_moments(
     ess = 1.0 / float(weights @ weights)
     missed = unseen(model, beta, ess)
     other = np.minimum(part, np.exp(-np.abs(certain(model, beta)))) if part else 0.0
+    gap = 0.0 if others is None else 0.5 * abs(float(model.energy_of_bits(others).mean()) - energy)
     second = (values * weights[:, None]).T @ values
     return moments_of(mean, second) | {
         "mean_error": np.maximum(error, model.convention.span * np.maximum(missed.chance, other)),
         "energy": energy,
-        "energy_error": max(math.sqrt(weights**2 @ (energies - energy) ** 2), float(missed.chance * missed.energy)),
+        "energy_error": max(math.sqrt(weights**2 @ (energies - energy) ** 2), missed.chance * missed.energy, gap),
         "energy_variance": float(weights @ (energies - energy) ** 2),
         "entropy": log_z + beta * energy,
     }

@@ -22,7 +22,7 @@ from ...machine.couplings.protocol import DENSE_LIMIT
 from ...machine.machine import BoltzmannMachine
 from ..result import Inference
 from .bethe_response import Beliefs, Graph, bethe_covariance
-from .iterate import Iterated, moments as moments_of, settle, starting_means, warn_unsettled
+from .iterate import Iterated, moments as moments_of, of_entropy, settle, starting_means, warn_unsettled
 
 LANES = 8  # starts that are worked on together
 NEARLY_NOTHING = 0.01  # means of the first start: from 0 itself a fixed point that is unstable would not be left
@@ -143,7 +143,7 @@ class Bethe(Iterated):
             full = spin.n_units <= DENSE_LIMIT
             covariance = bethe_covariance(graph, beliefs, threads) if full else beliefs.pair_covariances()
             found |= moments_of(model, "bethe", m, covariance)
-        return Inference(
+        result = Inference(
             "bethe",
             **found,
             entropy=found["log_z"] + beta * energy,
@@ -157,6 +157,7 @@ class Bethe(Iterated):
                 "tree": graph.is_forest,
             },
         )
+        return of_entropy(result, spin.n_units, beta)
 
 
 def _run(

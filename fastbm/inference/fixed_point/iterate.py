@@ -7,6 +7,8 @@ taken whose changes cancel best, and given up again where the change grows.
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from typing import Annotated, Any, Protocol
 
 import numpy as np
@@ -16,7 +18,9 @@ from ..._base.options import Above, Least, options
 from ..._base.steps import tell
 from ...machine.machine import BoltzmannMachine
 from ..estimator import Estimator
+from ..result import Inference
 
+ENTROPY_ROUNDING = 1e-6  # of the numbers that an entropy is the difference of
 LANES = 4  # starts that are worked on together; a fixed number, so that results do not depend on threads
 PLAIN_SWEEPS = 12  # sweeps before the first is mixed
 DEPTH = 6  # sweeps that are mixed
@@ -170,6 +174,19 @@ class _Mixer:
 def warn_unsettled(method: str, residual: float, n_sweeps: int, rest: str) -> None:
     """Warn that the equations are not solved."""
     checks.warn(f"{method} did not converge: residual {residual:.2g} after {n_sweeps} sweeps; {rest}")
+
+
+def of_entropy(found: Inference, n_units: int, beta: float) -> Inference:
+    """Return a result, not converged where its entropy is none that so many units have; a warning says so.
+
+    Free energies that are no bounds have solutions of negative entropy where couplings are strong and loops many.
+    """
+    slack = ENTROPY_ROUNDING * (1.0 + abs(found.log_z) + beta * abs(found.energy))
+    if not found.converged or -slack <= found.entropy <= n_units * math.log(2.0) + slack:
+        return found
+    reason = f"an entropy of {found.entropy:.3g} nats is none that {n_units} units have: the approximation fails here"
+    checks.warn(f'{found.method} has not converged: {reason}. Take infer(model, "auto").')
+    return replace(found, converged=False, detail=found.detail | {"doubt": reason})
 
 
 def warn_no_response(method: str) -> None:

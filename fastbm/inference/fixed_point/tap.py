@@ -24,7 +24,7 @@ from ...machine.couplings import Couplings
 from ...machine.machine import BoltzmannMachine
 from ..result import Inference
 from .equations import MeanFieldEquations, entropy
-from .iterate import Iterated, settle, starting_means, warn_unsettled
+from .iterate import Iterated, of_entropy, settle, starting_means, warn_unsettled
 from .mean_field import climb
 from .response import ResponseMatrix, refuse_wide, sech
 
@@ -198,6 +198,7 @@ class TAP(Iterated):
                 f"{criterion:.2g} < 0)."
             )
         result = found.inference("tap", model, None, moments, threads)
-        return replace(
+        result = replace(
             result, converged=result.converged and criterion >= 0.0, detail=result.detail | {"plefka": criterion}
         )
+        return of_entropy(result, spin.n_units, beta)

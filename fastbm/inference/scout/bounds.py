@@ -16,8 +16,11 @@ from ...machine.machine import BoltzmannMachine
 from ..fixed_point.equations import MeanFieldEquations
 from ..fixed_point.iterate import starting_means
 
-N_CLIMBS = 8  # of mean field
-FROM_STATES = 6  # of these, from states visited
+N_MODES = 2  # eigenvectors of the couplings, whose signs, and the opposite ones, mean field climbs from
+FROM_STATES = 6  # climbs from states visited
+N_CLIMBS = 2 + 2 * N_MODES + FROM_STATES  # of mean field
+POWERS = 40  # of the couplings, which leave their leading eigenvectors
+COARSE = 6  # digits of these, the same whatever BLAS does
 STEEPEST = 30.0  # log-odds of a product model, at most
 STAY = 0.9  # means from which mean field climbs, where a state is up
 RELAXATIONS = 100  # of mean-field equations, whose solution need not be exact
@@ -35,27 +38,29 @@ class OtherSide(NamedTuple):
 
 
 def mean_field_bound(model: BoltzmannMachine, beta: float, up: np.ndarray, seed: int) -> float:
-    """Return the best bound by mean field, begun at states and at random.
+    """Return the best bound by mean field, begun at states, at corners and at random.
 
-    All means move at once, by products of matrices alone: no kernel is compiled.
+    Where couplings are a ferromagnet in disguise, or store few patterns, corners of their leading eigenvectors are
+    valleys. All means move at once, by products of matrices alone: no kernel is compiled.
     """
     spin = model.to_units("spin")
     starts = starting_means(spin.n_units, N_CLIMBS, seed)
     starts[0], starts[1] = STAY, -STAY  # the corners
+    corners = STAY * modes(spin)
+    starts[2 : 2 + 2 * len(corners)] = np.concatenate([corners, -corners])
     starts[len(starts) - len(up) :] = STAY * (2.0 * up - 1.0)
     with np.errstate(all="ignore"):  # of couplings beyond all numbers nothing is told
         bounds = _climbed(spin, beta, np.arctanh(starts))
     return float(max(bounds[np.isfinite(bounds)], default=-math.inf))
 
 
-def other_sides(model: BoltzmannMachine, beta: float, up: np.ndarray) -> tuple[OtherSide, ...]:
-    """Bound the parts of Z in which units stand as they do in few of the states `up`, (n_states, n_units), or in none.
+def other_sides(model: BoltzmannMachine, beta: float, means: np.ndarray) -> tuple[OtherSide, ...]:
+    """Bound the parts of Z in which units stand as they seldom do, by how often they were up, (n_units,).
 
     Of a unit that holds many others both may be deep valleys, with none of what lies between ever met. The others start
-    free, and at their means.
+    free, at their means, and at corners of the couplings' leading eigenvectors.
     """
     spin = model.to_units("spin")
-    means = up.mean(axis=0)
     free = np.exp(-np.abs(certain(model, beta))) > LEAST_LEFT
     units = np.flatnonzero((np.minimum(means, 1.0 - means) <= SELDOM) & free)
     units = units[np.argsort(-spin.couplings.absolute_sums()[units], kind="stable")[:MOST_HELD]]
@@ -68,10 +73,25 @@ def other_sides(model: BoltzmannMachine, beta: float, up: np.ndarray) -> tuple[O
         own = beta * (np.abs(spin.flat_bias) + spin.couplings.absolute_sums())[units]
         pull[lanes, units] = np.where(is_up, 1.0, -1.0) * (STEEPEST + own)
         seen = np.arctanh(STAY * (2.0 * means - 1.0))
-        starts = np.stack([pull, np.where(pull == 0.0, seen, pull)])
-        bounds = np.stack([_climbed(spin, beta, start, pull) for start in starts])
+        corners = [np.sign(pull[lanes, units] * mode[units])[:, None] * mode for mode in math.atanh(STAY) * modes(spin)]
+        bounds = np.stack([
+            _climbed(spin, beta, np.where(pull == 0.0, start, pull), pull) for start in (0.0, seen, *corners)
+        ])  # fmt: skip
     bounds = np.where(np.isfinite(bounds), bounds, -math.inf).max(axis=0)
     return tuple(OtherSide(int(i), bool(s), float(b)) for i, s, b in zip(units, is_up, bounds, strict=True))
+
+
+def modes(spin: BoltzmannMachine) -> np.ndarray:
+    """Return the signs of the leading eigenvectors of the couplings, (n_modes, n_units)."""
+    n = spin.n_units
+    shift = float(np.mean(spin.couplings.absolute_sums()))  # so that the largest lead, not the most negative ones
+    found = np.cos(np.outer(np.arange(1, min(N_MODES, n) + 1), np.arange(n) ** 2))  # as good as at random
+    if not 0.0 < shift < math.inf:
+        return np.ones_like(found)
+    for _ in range(POWERS):
+        found = np.linalg.qr((spin.couplings.field(found) / shift + found).T)[0].T
+    found = np.round(found / np.abs(found).max(axis=1, keepdims=True), COARSE)
+    return np.where(found < 0.0, -1.0, 1.0)
 
 
 def _climbed(spin: BoltzmannMachine, beta: float, arguments: np.ndarray, pull: np.ndarray | float = 0.0) -> np.ndarray:

@@ -114,7 +114,7 @@ def scout(
         found = replace(found, bound=bound, bound_by="mean field")
     if found.up is None or (N_CLIMBS + 2 * MOST_HELD) * climb_seconds > seconds:
         return found
-    return replace(found, other_sides=other_sides(model, beta, found.up))
+    return replace(found, other_sides=other_sides(model, beta, found.up.mean(axis=0)))
 
 
 def _on_one_side(model: BoltzmannMachine, beta: float, seconds: float, seed: int, threads: int, least: int) -> Scout:

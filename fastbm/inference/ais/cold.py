@@ -1,0 +1,182 @@
+"""A look from the cold: walks from low states, at a temperature at which they hardly move, up to that of the machine.
+
+Whoever comes from high temperatures may miss a phase that a first-order transition hides, all ladders alike. Walks from
+one state s are annealed importance sampling whose base is that state alone: exp(-beta_0 E(s)) <w> is Z in the mean, or
+less where few ways lead back to s, and with walks that end in a set of states it is no more than that set's part of Z.
+
+Neal, Stat. Comput. 11, 125 (2001), doi:10.1023/A:1008923215028.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from ..._base import checks, rng
+from ..._base.threads import single_threaded_blas
+from ...machine.machine import BoltzmannMachine
+from ..result import Inference, claim
+from ..scout.bounds import STAY, modes, relaxed
+from ..scout.scout import LEAST_SECONDS, attempt_seconds
+from ..verdict import BARS, apart
+from .walks import make_walk
+from .weights import Average, average
+
+COLD = 7  # what seeds are derived by
+N_STATES, N_WALKS = 4, 8  # states that walks begin at, and walks from each
+FEWEST_STEPS, MOST_STEPS = 50, 400
+PART = 0.4  # of the method's own time
+HELD = 6.0  # log-odds by which most units are held where walks begin
+HELD_PART = 0.1  # of units, those that are held least, which need not be
+LOWEST, HIGHEST = 2.0, 30.0  # times the inverse temperature of the machine
+SETTLING = 50  # rounds of mean field from corners to low states
+DIGITS = 6  # of energies by which states are chosen, the same whatever BLAS does
+ERROR_BARS = 5.0
+ROUNDING = 1e-9  # of a mean, or of 1
+TINIEST = 1e-12
+
+
+class Known(NamedTuple):
+    """What a result says of a number that states have: its mean, variance and error of the mean."""
+
+    name: str
+    mean: float
+    variance: float
+    error: float
+    of_bits: Callable[[np.ndarray], np.ndarray]  # (n_states, n_units) to (n_states,)
+
+
+def look(
+    model: BoltzmannMachine, found: Inference, beta: float, seed: int, threads: int, up: np.ndarray | None = None
+) -> Inference:
+    """Return an estimate that says that it has converged with the verdict of a look from the cold; a warning says why.
+
+    `up` are states as bits that it was made of, where it gives no energy. Left out are machines in layers, whose walks
+    are others, and chains as bits.
+    """
+    if not found.converged or model.is_layered or found.detail.get("kernel") == "multispin" or beta == 0.0:
+        return found
+    reason = _missed(model, found, beta, seed, threads, up)
+    if not reason:
+        return found
+    checks.warn(f"{found.method} has not converged: {reason}. Its error bars are not to be trusted.")
+    return replace(found, converged=False, detail=found.detail | {"doubt": reason})
+
+
+def _missed(
+    model: BoltzmannMachine, found: Inference, beta: float, seed: int, threads: int, up: np.ndarray | None
+) -> str:
+    """Return what a look from the cold finds that an estimate has missed, as text; empty where it finds nothing.
+
+    It takes a part of the method's time, or a tenth of a second, and is left out where that is too short.
+    """
+    attempt = attempt_seconds(model)
+    seconds = max(PART * attempt * float(found.detail.get("n_updates", 0)), LEAST_SECONDS)
+    n_steps = int(min(seconds / (model.n_units * attempt * N_STATES * N_WALKS), MOST_STEPS))
+    if n_steps < FEWEST_STEPS:
+        return ""
+    log_z, error = claim(found)
+    seeds = [rng.derive(seed, COLD, k) for k in (0, 1)]
+    with single_threaded_blas():
+        starts, factor = low_states(model, beta)
+    cold = walk_from(model, beta, starts, factor, n_steps, seeds[0], threads)
+    hot = walk_up(model, beta, n_steps, seeds[1], threads) if log_z is None else None
+    for start, log_w, ends in zip(starts, *cold, strict=True):
+        seen = average(log_w)
+        if not seen.healthy or (hot is not None and not hot.healthy):
+            continue
+        if hot is not None:
+            log_z, error = float(np.logaddexp(hot.log_mean, seen.log_mean)), hot.error
+        assert log_z is not None
+        if apart(seen.log_mean - log_z, error, seen.error):
+            return f"walks from a low state find {seen.log_mean - log_z:.3g} nats more"
+        bar = BARS * math.hypot(error or 0.0, seen.error or 0.0)
+        for known in _known(model, found, start, up):
+            reason = _another_phase(known, seen, ends, log_z, bar)
+            if reason:
+                return reason
+    return ""
+
+
+def _known(model: BoltzmannMachine, found: Inference, start: np.ndarray, up: np.ndarray | None) -> Iterator[Known]:
+    """Yield what a result says of minus the energy, and of the overlap with a state."""
+    if up is not None:
+        energies = -model.energy_of_bits(up)
+        mean, variance = float(energies.mean()), float(energies.var())
+        yield Known("energies", mean, variance, math.inf, lambda x: -model.energy_of_bits(x))
+    elif found.energy is not None and found.energy_variance is not None:
+        error = math.inf if found.energy_error is None else found.energy_error
+        yield Known("energies", -found.energy, found.energy_variance, error, lambda x: -model.energy_of_bits(x))
+    if isinstance(found.covariance, np.ndarray) and found.mean_error is not None:
+        units, signs = model.convention, (2.0 * start - 1.0) / model.n_units
+        mean = signs @ (2.0 * (found.mean - units.lo) / units.span - 1.0)
+        variance = 4.0 * float(signs @ found.covariance @ signs) / units.span**2
+        error = 2.0 * float(np.mean(found.mean_error)) / units.span
+        yield Known("overlaps", float(mean), max(variance, 0.0), error, lambda x: (2.0 * x - 1.0) @ signs)
+
+
+def _another_phase(known: Known, seen: Average, ends: np.ndarray, log_z: float, bar: float) -> str:
+    """Return what walks from one state, and where they end, say against a result; empty where they agree.
+
+    Half way from the mean of a number to where walks end a phase begins, which has as much of Z as walks that end there
+    bring; and the result has met it no more often than its mean and variance allow (Cantelli's inequality).
+    """
+    values = known.of_bits(ends)
+    gap = float(seen.weights @ values) - known.mean
+    if gap <= ROUNDING * max(abs(known.mean), 1.0):
+        return ""
+    part = float(seen.weights @ (values > known.mean + 0.5 * gap)) * math.exp(min(seen.log_mean - log_z, 0.0))
+    met = known.variance / (known.variance + 0.25 * gap**2)
+    sure = part * math.exp(-bar) - met
+    if math.log1p(max(part - met, 0.0)) <= bar and sure * gap <= ERROR_BARS * known.error:
+        return ""
+    return (
+        f"walks from a low state end in a phase of other {known.name} ({gap:.3g} away) that has {part:.2g} of the "
+        f"weight, and that chains met in {met:.2g} of it at most"
+    )
+
+
+def low_states(model: BoltzmannMachine, beta: float) -> tuple[np.ndarray, float]:
+    """Return low states as bits, (n_states, n_units), and how much colder than beta their units hardly move.
+
+    They are where mean field leads from all units up and down, and from corners of the couplings' leading eigenvectors.
+    """
+    spin = model.to_units("spin")
+    corners = np.concatenate([np.ones((1, spin.n_units)), modes(spin)])
+    arguments = np.arctanh(STAY * np.concatenate([corners, -corners]))
+    with np.errstate(all="ignore"):
+        signs = np.where(relaxed(spin, HIGHEST * beta, arguments, SETTLING) < 0.0, -1.0, 1.0)
+    signs = np.unique(signs, axis=0)
+    signs = signs[np.argsort(np.round(spin.energy(signs), DIGITS), kind="stable")[:N_STATES]]
+    held = 2.0 * beta * np.sort(signs * (spin.couplings.field(signs) + spin.flat_bias), axis=1)
+    least = float(np.median(held[:, int(HELD_PART * spin.n_units)]))
+    return (signs > 0.0).astype(np.uint8), float(np.clip(HELD / max(least, TINIEST), LOWEST, HIGHEST))
+
+
+def walk_from(
+    model: BoltzmannMachine, beta: float, starts: np.ndarray, factor: float, n_steps: int, seed: int, threads: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return log weights, whose mean is Z or less, (n_starts, N_WALKS), and the bits of final states beside them."""
+    n, up = len(starts) * N_WALKS, np.repeat(starts, N_WALKS, axis=0)
+    walk = make_walk(model, factor * beta, np.zeros(model.n_units), rng.streams(seed, n), threads, "")
+    walk.is_exact = False
+    walk.load(up)
+    walk.follow(np.geomspace(1.0, 1.0 / factor, n_steps))
+    # constants of the path, which weights leave out, are those of its product model of free units
+    left_out = (1.0 / factor - 1.0) * (walk.log_z0 - model.n_units * math.log(2.0))
+    log_w = walk.log_w + left_out - factor * beta * model.energy_of_bits(up)
+    return log_w.reshape(-1, N_WALKS), walk.bits().reshape(-1, N_WALKS, model.n_units)
+
+
+def walk_up(model: BoltzmannMachine, beta: float, n_steps: int, seed: int, threads: int) -> Average:
+    """Return the average weight of walks from free units."""
+    walk = make_walk(model, beta, np.zeros(model.n_units), rng.streams(seed, N_STATES * N_WALKS), threads, "")
+    walk.is_exact = False
+    walk.begin()
+    walk.follow(np.linspace(0.0, 1.0, n_steps))
+    walk.finish()
+    return average(walk.log_w + walk.log_z0)

@@ -1,0 +1,128 @@
+"""A machine of few states counted, to hold an estimate against: by products of matrices alone, no kernel is compiled.
+
+Of layered machines the states of the smaller side are counted, the other summed out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import expit, logsumexp, softmax
+
+from .._base import checks
+from .._base.threads import single_threaded_blas
+from ..machine.machine import BoltzmannMachine
+from .result import Inference, claim
+from .scout.marginal import Marginal, has_marginal
+
+MOST_UNITS = 21  # that are counted, or of one side
+MOST_TERMS = 10_000_000  # states of one side times units of the other
+LOW_UNITS = 11  # that are counted together
+TOGETHER = 1 << 18  # states, or numbers of one side, at once
+BARS, BARS_OF_MEANS = 5.0, 6.0  # by which an estimate may be off, and the worst of many
+ROUNDING = 1e-8  # of a number, or of 1
+
+
+class Counted(NamedTuple):
+    """log Z, the mean energy, and how often units are up, (n_units,)."""
+
+    log_z: float
+    energy: float
+    p: np.ndarray
+
+
+def confront(model: BoltzmannMachine, found: Inference, beta: float) -> Inference:
+    """Return an estimate with the verdict of counting, where there are few states; a warning tells what is wrong."""
+    if found.converged is False:
+        return found
+    truth = count(model, beta)
+    reason = "" if truth is None else _contradiction(model, found, truth)
+    if not reason:
+        return found
+    checks.warn(
+        f"{found.method} has not converged: {reason}. Its error bars are not to be trusted. This machine is small "
+        'enough for infer(model, "exact").'
+    )
+    return replace(found, converged=False, detail=found.detail | {"doubt": reason})
+
+
+def count(model: BoltzmannMachine, beta: float) -> Counted | None:
+    """Count all states; None where they are too many."""
+    if has_marginal(model):
+        side = Marginal.of(model, beta)
+        few = len(side.kept) <= MOST_UNITS and len(side.summed) << len(side.kept) <= MOST_TERMS
+        parts = _of_one_side(model, beta, side)
+    else:
+        few, parts = model.n_units <= MOST_UNITS, _of_all_units(model.to_units("spin"), beta)
+    if not few:
+        return None
+    with single_threaded_blas(), np.errstate(over="ignore"):
+        log_z, energy, p = zip(*parts, strict=True)
+    shares = softmax(log_z)
+    return Counted(float(logsumexp(log_z)), float(shares @ energy), shares @ np.array(p))
+
+
+def _bits(first: int, n_states: int, n_units: int) -> np.ndarray:
+    """Return the states of these numbers, the unit 0 running fastest, (n_states, n_units)."""
+    numbers = np.arange(first, first + n_states)[:, None]
+    return (numbers >> np.arange(n_units) & 1).astype(np.float64)
+
+
+def _of_all_units(spin: BoltzmannMachine, beta: float) -> Iterator[Counted]:
+    n, low = spin.n_units, min(spin.n_units, LOW_UNITS)
+    weights, bias = spin.couplings.matrix(), spin.flat_bias
+
+    def energies(s: np.ndarray, units: slice) -> np.ndarray:
+        return -0.5 * np.sum(s @ weights[units, units] * s, axis=1) - s @ bias[units]
+
+    lower = 2.0 * _bits(0, 1 << low, low) - 1.0
+    inner = energies(lower, slice(low)) + spin.offset
+    step = TOGETHER >> low
+    for first in range(0, 1 << (n - low), step):
+        upper = 2.0 * _bits(first, min(step, (1 << (n - low)) - first), n - low) - 1.0
+        both = inner + energies(upper, slice(low, n))[:, None] - upper @ weights[low:, :low] @ lower.T
+        log_z = float(logsumexp(-beta * both))
+        shares = np.exp(-beta * both - log_z)
+        means = np.concatenate([shares.sum(axis=0) @ lower, shares.sum(axis=1) @ upper])
+        yield Counted(log_z, float(np.sum(shares * both)), 0.5 * (1.0 + means))
+
+
+def _of_one_side(model: BoltzmannMachine, beta: float, side: Marginal) -> Iterator[Counted]:
+    plain, n_kept = Marginal.of(model, 1.0), len(side.kept)
+    step = max(TOGETHER // len(side.summed), 1)
+    for first in range(0, 1 << n_kept, step):
+        up = _bits(first, min(step, (1 << n_kept) - first), n_kept)
+        log_f, fields = side.log_f(up), plain.fields(up)
+        log_z = float(logsumexp(log_f))
+        shares, p = np.exp(log_f - log_z), expit(beta * fields)
+        energies = -(plain.constant + up @ plain.bias[side.kept] + np.sum(p * fields, axis=1))
+        means = np.empty(model.n_units)
+        means[side.kept], means[side.summed] = shares @ up, shares @ p
+        yield Counted(log_z, float(shares @ energies), means)
+
+
+def _contradiction(model: BoltzmannMachine, found: Inference, truth: Counted) -> str:
+    """Return how an estimate is off by more than its error bars, as text; empty where it is not."""
+    log_z, error = claim(found)
+    if log_z is not None and error is not None and _off(log_z, truth.log_z, error):
+        return f"counting all states gives log Z {truth.log_z:.6g}, {truth.log_z - log_z:+.3g} from it"
+    energy, error = found.energy, found.energy_error
+    if energy is not None and error is not None and _off(energy, truth.energy, error):
+        return f"counting all states gives an energy of {truth.energy:.6g}, {truth.energy - energy:+.3g} from it"
+    if found.mean is None or found.mean_error is None:
+        return ""
+    units = model.convention
+    mean = units.lo + units.span * truth.p
+    far = np.abs(found.mean - mean) - BARS_OF_MEANS * np.asarray(found.mean_error)
+    worst = int(np.argmax(far))
+    if far[worst] > ROUNDING:
+        return f"counting all states gives unit {worst} a mean of {mean[worst]:.4g}, not {found.mean[worst]:.4g}"
+    return ""
+
+
+def _off(value: float, truth: float, error: float) -> bool:
+    return not math.isfinite(value) or abs(value - truth) > BARS * error + ROUNDING * max(abs(truth), 1.0)
