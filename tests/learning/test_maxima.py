@@ -23,11 +23,14 @@ def log_likelihood(run: bm.Run) -> float:
 
 @pytest.mark.parametrize("n_hidden", [1, 2, 3])
 def test_rows_of_xor_are_learned(n_hidden: int) -> None:
-    run = bm.fit(XOR, method="exact", n_hidden=n_hidden, seed=1, weights_every=0)
+    with pytest.warns(bm.ConvergenceWarning, match="no finite optimum .*: couplings or biases grow"):
+        run = bm.fit(XOR, method="exact", n_hidden=n_hidden, seed=1, weights_every=0)
     assert log_likelihood(run) == pytest.approx(BEST_OF_XOR[n_hidden], abs=1e-4)
-    assert run.converged
+    assert run.converged is False and "without end" in run.doubt
+    assert bm.fit(XOR, method="exact", n_hidden=n_hidden, seed=1, l2=1e-3, l2_bias=1e-3, epochs=2_000).converged
 
 
+@pytest.mark.filterwarnings("ignore:exact has no finite optimum")
 def test_learning_that_starts_on_a_saddle_leaves_it() -> None:
     """Couplings of 0 have no slope; those of spins without fields have a curvature, those of XOR not even that."""
     planted = bm.models.restricted(n_visible=5, n_hidden=1, scale=2.0, seed=3, units="spin")
@@ -36,7 +39,7 @@ def test_learning_that_starts_on_a_saddle_leaves_it() -> None:
         units = "spin" if data is rows else "binary"
         found = bm.fit(data, method="exact", init=bm.BoltzmannMachine([start], units=units), weights_every=0)
         best = bm.fit(data, method="exact", n_hidden=start.shape[1], units=units, weights_every=0)
-        assert found.converged
+        assert found.converged or "without end" in found.doubt
         assert log_likelihood(found) == pytest.approx(log_likelihood(best), abs=1e-3)
 
 

@@ -94,6 +94,8 @@ def doubt_of(run: Learned) -> str:
         return f"free chains do not mix: r_hat = {chains.r_hat:.3g} after epoch {chains.epoch}"
     if found is not None and _is_off(run, found):
         return f"the moment of {statistic_of(run, found)} is off by {found.largest_z:.3g} times the noise of both"
+    if found is not None and found.passed:
+        return "moments are the data's as couplings or biases grow without end: there is no finite optimum"
     if settings["optimizer"] == "l-bfgs":
         return _of_gradient(run)
     if settings["optimizer"] == "none":
@@ -109,7 +111,7 @@ def _of_gradient(run: Learned) -> str:
         return "no epoch is done"
     if gradients[-1] > tolerance:
         return f"the gradient is {gradients[-1]:.2g} after {len(gradients)} epochs, above tolerance = {tolerance:g}"
-    if run.model.n_hidden:
+    if run.model.n_hidden and len(gradients) >= run.config["fit"]["epochs"]:
         return "the gradient vanished where the likelihood still has a direction up"
     return "the gradient vanished as couplings or biases grew without end: there is no finite optimum"
 
@@ -133,7 +135,8 @@ def _is_penalised(run: Learned) -> bool:
 
 def _is_off(run: Learned, found: Verdict) -> bool:
     """Return whether steps that should match the data's moments did not; others stop short by their noise."""
-    return found.converged is False and found.statistic >= 0 and run.config["fit"]["optimizer"] == "natural"
+    failed = found.converged is False and not found.passed and found.statistic >= 0
+    return failed and run.config["fit"]["optimizer"] == "natural"
 
 
 def _of_divergence(settings: dict[str, Any], found: Verdict) -> str:
