@@ -54,7 +54,8 @@ def _verdict(run: Learned) -> dict[str, Any]:
     if verdict is not None and verdict.diverged:
         last, best, independent = verdict.likelihoods
         text = f"to {last:.6g} nats a row (best {best:.6g}, which is kept; independent {independent:.6g})"
-        return {"diverged": text} | {name: said for name, said in found.items() if not said.startswith("mix")}
+        label = "diverged" if last < best else "worse than independent units"
+        return {label: text} | {name: said for name, said in found.items() if not said.startswith("mix")}
     if verdict is not None and verdict.idle:
         found["hidden units"] = "do nothing: rows are no likelier than units on their own have them"
     if verdict is not None and verdict.statistic >= 0:

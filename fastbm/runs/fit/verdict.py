@@ -85,7 +85,10 @@ def doubt_of(run: Learned) -> str:
     found, settings = verdict_of(run), run.config["fit"]
     chains = last_r_hat(run)
     if found is not None and found.diverged:
-        return f"learning diverged; the best parameters are kept, with {found.likelihoods[1]:.4g} nats a row"
+        last, best, independent = found.likelihoods
+        if last >= best:
+            return f"rows came to {last:.4g} nats only, where units on their own have {independent:.4g}"
+        return f"learning diverged; the best parameters are kept, with {best:.4g} nats a row"
     if found is not None and found.idle:
         return "hidden units do nothing: rows are no likelier than units on their own have them"
     if found is not None and not math.isnan(found.chain_noise):
@@ -141,6 +144,12 @@ def _is_off(run: Learned, found: Verdict) -> bool:
 
 def _of_divergence(settings: dict[str, Any], found: Verdict) -> str:
     last, best, independent = found.likelihoods
+    if last >= best:
+        return (
+            f"learning is worse than nothing learned: rows came to {last:.4g} nats, where units on their own have "
+            f"{independent:.4g}. Raise epochs (it was {settings['epochs']}), try another seed or start, or lower "
+            f"learning_rate (it was {settings['learning_rate']:g})."
+        )
     return (
         f"learning diverged: rows came to {last:.4g} nats, where units on their own have {independent:.4g} and the "
         f"best look was {best:.4g}. The parameters of that are kept. Lower learning_rate (it was "
