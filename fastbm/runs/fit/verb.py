@@ -176,8 +176,8 @@ def fit(
     None; of "monte-carlo" and "mean-field" False too where these do nothing, as rows are no likelier than units on
     their own would have it: that may be all there is to learn, or a saddle, which another `seed` may leave. Learning in
     steps that ends with rows much less likely than units on their own would have it, however it began, or that lost
-    half of an exact likelihood's gain, diverged: `fit` warns, keeps the parameters of the best look (see `monitor_every`), and
-    `converged` is False.
+    half of an exact likelihood's gain, diverged: `fit` warns, keeps the parameters of the best look (see
+    `monitor_every`), and `converged` is False.
 
     Hidden units whose couplings are 0 are a saddle or worse. "exact", "monte-carlo" and "mean-field" start from
     couplings that make fields of the order of 1; "l-bfgs" climbs from `n_starts` of them for 25 iterations, from the
