@@ -58,7 +58,7 @@ class Learner:
         self.start, self.settings = start, settings
         self.n_epochs = 0
         self._seconds = 0.0  # spent on the present epoch
-        sample = Sample.of(start, data)
+        sample = self._sample = Sample.of(start, data)
         self._n_rows = 0 if sample.up is None else len(sample.up)
         self.driver = make(start, sample, settings, threads)
         self.stopping = Stopping(settings.until or {}, settings.patience)
@@ -92,7 +92,7 @@ class Learner:
         """Parameters that learning ends with in place of the driver's; None where it ends with these, or goes on."""
         if not self.over:
             return None
-        if self._astray:
+        if self.astray:
             assert self._watch is not None and self._watch.kept is not None
             return self._watch.kept
         return self._best
@@ -103,7 +103,8 @@ class Learner:
         return self.parameters.machine(self.start)
 
     @property
-    def _astray(self) -> bool:
+    def astray(self) -> bool:
+        """Whether learning diverged, so that the parameters of the best look are taken."""
         return self._watch is not None and self._watch.diverged and self._best is None
 
     @property
@@ -171,13 +172,14 @@ class Learner:
 
     def verdict(self) -> dict[str, np.ndarray]:
         """Return the verdict on what was learned; parameters that are not the last ones are not tested."""
-        astray = self._watch if self._astray else None
+        astray = self._watch if self.astray else None
         if astray is None and self._best is None:
             self.driver.judge(self.n_epochs)
         r_hat = np.nan if self._chains is None else self._chains.r_hat
         hidden = bool(self.start.n_hidden) and self.settings.method in BROKEN
         idle = self._watch if hidden and self._watch is not None and self._watch.idle else None
-        return verdicts.rows(self.driver, self.stopping, astray, r_hat, idle)
+        endless = bool(self.driver.converged) and self._sample.has_no_optimum(self.settings)
+        return verdicts.rows(self.driver, self.stopping, astray, r_hat, idle, endless)
 
     def _divergence(self, why: str) -> Diverged:
         """Return the error to raise where learning diverged; what was learned in the epochs before stays."""
@@ -269,7 +271,12 @@ def way_out(settings: FitSettings) -> str:
 
 def learn(start: BoltzmannMachine, data: Mapping[str, Any], settings: FitSettings, *, threads: int) -> Parameters:
     """Learn in memory, to the end, and return what was learned."""
+    return learn_to_end(start, data, settings, threads=threads).parameters
+
+
+def learn_to_end(start: BoltzmannMachine, data: Mapping[str, Any], settings: FitSettings, *, threads: int) -> Learner:
+    """Learn in memory, to the end, and return the learner."""
     learner = Learner(start, data, settings, threads=threads)
     while learner.advance() is not None:
         pass
-    return learner.parameters
+    return learner

@@ -173,13 +173,14 @@ class Monitor(Options):
     ----------
     weights_every, samples_every, monitor_every : int
         Epochs between two records of weights, of the free chains' states (0: never; there are none where chains start
-        anew), of metrics.
+        anew), of metrics. Of these, pseudo-likelihoods are those of 256 rows at most, drawn once by `seed`.
     until : dict, optional
         Stop when these metrics ("moment_error", "gradient") are down to these values. Where "moment_error" comes down
         to the noise of the chains, which is above its target, learning ends too, with a warning that says how many
         chains the target needs.
     patience : int
         Stop when so many looks at held-out rows brought no new best, and take the parameters of the best. 0: never.
+        Looked at is the exact likelihood of all of them where it is cheap, else the pseudo-likelihood of 256 at most.
     evaluate : {"auto", "exact", "ais", "none"}
         How log Z, and so the likelihood, is computed at the end. Asked for "ais", layered machines get the way back
         down too: both ends of log Z and of the likelihoods, in `run.evaluation`. "auto" is "exact" where that takes a

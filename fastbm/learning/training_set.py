@@ -20,9 +20,12 @@ from ..data.moments import Moments, moments_of_rows
 from ..data.rows import Rows
 from ..machine.machine import BoltzmannMachine
 from ..machine.units import Units
-from .moments import PhaseMoments, from_matrix
+from .errors.statistics import Statistics, never_seen
+from .identifiability import EXACT_ROWS, ROUNDING, describe_degenerate, which_coupled
+from .moments import Parameters, PhaseMoments, from_matrix
 from .settings import FitSettings
 
+UNBOUNDED = ("exact", "monte-carlo")  # methods whose parameters follow the data to infinity
 LAYOUTS = ("restricted", "general", "deep")
 
 
@@ -195,6 +198,49 @@ class Sample:
         if self.up is None:
             return self.moments.n_samples
         return len(self.up) if self.weights is None else n_worth(self.weights)
+
+    def describe_endless(self, settings: FitSettings) -> list[str]:
+        """Return a line for each property of the data that sends parameters to infinity which no penalty holds.
+
+        Of a machine with hidden units these are its biases, and couplings between visible units.
+        """
+        n, coupled = self.like.n_visible, which_coupled(self.like.couplings)
+        return describe_degenerate(
+            self._seen,
+            coupled=None if coupled is None else coupled[:n, :n],
+            couplings_held=settings.l1 > 0 or settings.l2 > 0,
+            biases_held=settings.l2_bias > 0,
+            names=self.like.names,
+        )
+
+    def open_parameters(self, settings: FitSettings) -> Parameters:
+        """Return which parameters run to infinity, bool, as pairs or units never take a state, and no penalty holds.
+
+        Where entries are missing none is known to do so.
+        """
+        like, statistics = self.like, Statistics(self.like)
+        if self.has_gaps:
+            return statistics.parameters(np.zeros(len(statistics), bool))
+        data = self._seen if isinstance(self._seen, Moments) else moments_of_rows(self._seen).to_units(like.units)
+        mean = np.concatenate([data.mean, np.full(like.n_hidden, (like.convention.lo + like.convention.hi) / 2)])
+        second = np.outer(mean, mean)
+        second[: like.n_visible, : like.n_visible] = data.second_moment
+        held = {"weights_held": settings.l1 > 0 or settings.l2 > 0, "bias_held": settings.l2_bias > 0}
+        vector = statistics.vector(Parameters(like.couplings.pick(second), mean))
+        least = ROUNDING / (data.n_samples or EXACT_ROWS)
+        return statistics.parameters(never_seen(statistics, vector, like.convention, least, **held))
+
+    def has_no_optimum(self, settings: FitSettings) -> bool:
+        """Return whether the likelihood is known to grow for ever."""
+        return any(one.any() for one in self.open_parameters(settings).arrays)
+
+    def is_followed(self, settings: FitSettings) -> bool:
+        """Return whether the rule follows such data to infinity; steps with hidden units end long before."""
+        return settings.method in UNBOUNDED and not (self.like.n_hidden and settings.optimizer != "l-bfgs")
+
+    @property
+    def _seen(self) -> Rows | Moments:
+        return self.moments if self.up is None else self.up.of_weight(self.weights)[0]
 
     def clamped(self) -> PhaseMoments:
         """Return moments of the clamped phase of a machine without hidden units."""

@@ -13,9 +13,10 @@ from .monitor.divergence import Watch
 from .monitor.early_stopping import Stopping
 
 UNKNOWN = -1
+THOUGH = -2  # not converged, though moments passed their test
 GROUP = "verdict"
 STREAMS = {
-    f"{GROUP}/converged": Stream("<i8"),  # 1, 0, or UNKNOWN
+    f"{GROUP}/converged": Stream("<i8"),  # 1, 0, UNKNOWN, or THOUGH
     f"{GROUP}/largest_z": Stream("<f8"),  # of the differences of moments in units of their noise
     f"{GROUP}/statistic": Stream("<i8"),  # whose it is, pairs first, or UNKNOWN
     f"{GROUP}/chain_noise": Stream("<f8"),  # above what `until` asks for, else nan
@@ -33,6 +34,7 @@ class Verdict(NamedTuple):
     statistic: int
     chain_noise: float
     likelihoods: np.ndarray
+    passed: bool  # moments, where learning has not converged all the same
 
     @property
     def diverged(self) -> bool:
@@ -46,21 +48,23 @@ class Verdict(NamedTuple):
 
 
 def rows(
-    driver: Driver, stopping: Stopping, astray: Watch | None, r_hat: float, idle: Watch | None
+    driver: Driver, stopping: Stopping, astray: Watch | None, r_hat: float, idle: Watch | None, endless: bool = False
 ) -> dict[str, np.ndarray]:
     """Return the rows of the verdict's streams.
 
-    `astray` is given where learning diverged, `idle` where hidden units do nothing, `r_hat` is that of the free chains.
+    `astray` is given where learning diverged, `idle` where hidden units do nothing, `r_hat` is that of the free chains,
+    `endless` says that the data have no finite optimum.
     """
-    converged = driver.converged
-    if astray is not None or stopping.hopeless or idle is not None or (converged and r_hat > R_HAT_OF_CHAINS):
+    converged, found = driver.converged, driver.verdict
+    doubtful = converged and (r_hat > R_HAT_OF_CHAINS or endless)
+    if astray is not None or stopping.hopeless or idle is not None or doubtful:
         converged = False
-    found = driver.verdict
+    no = THOUGH if found is not None and found.passed else 0
     likelihoods = [np.nan, np.nan, np.nan if idle is None else idle.independent]
     if astray is not None:
         likelihoods = [*astray.worst, astray.independent]
     values = (
-        UNKNOWN if converged is None else int(converged),
+        UNKNOWN if converged is None else 1 if converged else no,
         np.nan if found is None else found.largest_z,
         UNKNOWN if found is None else found.number,
         stopping.noise if stopping.hopeless else np.nan,
@@ -73,5 +77,10 @@ def read(columns: dict[str, np.ndarray]) -> Verdict:
     """Read a verdict from what `rows` returned; the streams by their full names."""
     converged, z, statistic, noise, likelihoods = (columns[name][-1] for name in STREAMS)
     return Verdict(
-        None if converged == UNKNOWN else bool(converged), float(z), int(statistic), float(noise), likelihoods
+        None if converged == UNKNOWN else bool(converged == 1),
+        float(z),
+        int(statistic),
+        float(noise),
+        likelihoods,
+        bool(converged == THOUGH),
     )

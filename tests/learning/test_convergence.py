@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
 import numpy as np
 import pytest
@@ -50,6 +51,36 @@ def test_a_unit_that_is_constant_has_no_maximum(method: str) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", bm.ConvergenceWarning)
             assert bm.fit(rows, method, evaluate="none", epochs=2_000, **penalty).converged is converged
+
+
+@pytest.mark.parametrize(
+    ("method", "options"), [("exact", {}), ("exact", {"tolerance": 2e-4}), ("monte-carlo", {})], ids=str
+)
+def test_a_pair_that_is_never_on_together_has_no_maximum(method: str, options: dict[str, Any]) -> None:
+    rows = (np.random.default_rng(0).random((20_000, 5)) < 0.2).astype(int)
+    rows[rows[:, 0] == 1, 2] = 0
+    with pytest.warns(bm.ConvergenceWarning, match=r"never on together, \(0, 2\)"):
+        run = bm.fit(rows, method, errors="fisher", **options)
+    assert run.converged is False
+    assert "there is no finite optimum" in run.doubt
+    assert np.argwhere(np.isinf(run.errors["weights"][-1])).tolist() == [[0, 2], [2, 0]]
+    assert bm.fit(rows, method, l2=1e-3, **options).converged
+
+
+@pytest.mark.parametrize("case", ["constant", "copies", "bars", "general"])
+def test_hidden_units_have_no_maximum_at_infinity(case: str) -> None:
+    rows, options = (np.random.default_rng(5).random((1_000, 4)) < 0.3).astype(int), {"n_hidden": 2}
+    if case == "constant":
+        rows[:, 3], options["l2"] = 1, 1e-3
+    elif case == "bars":
+        rows, options = bm.data.bars_and_stripes(2), {"n_hidden": 3}
+    else:
+        rows[:, 3] = rows[:, 2]
+    layout = "general" if case == "general" else "restricted"
+    with pytest.warns(bm.ConvergenceWarning, match="no finite optimum|runs to"):
+        run = bm.fit(rows, "exact", layout=layout, evaluate="none", **options)
+    assert run.converged is False
+    assert "without end" in run.doubt
 
 
 @pytest.mark.parametrize("tolerance", [0.1, 1e-2, 1e-4])

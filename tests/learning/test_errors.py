@@ -182,6 +182,13 @@ def test_a_pair_that_is_never_on_together_has_no_finite_error(units: str) -> Non
     assert held.detail["unidentified"] == errors.detail["unidentified"]
 
 
+def test_information_that_is_all_but_0_leaves_no_other_open() -> None:
+    information = np.array([[0.25, 0.1, 1e-316], [0.1, 0.25, 0.0], [1e-316, 0.0, 1e-316]])
+    errors, unidentified = sandwich(information, np.zeros(3), 100)
+    assert unidentified.tolist() == [False, False, True]
+    np.testing.assert_allclose(errors[:2], np.sqrt(np.diag(np.linalg.inv(information[:2, :2])) / 100), rtol=1e-9)
+
+
 def test_a_constant_unit_has_no_finite_error() -> None:
     model = bm.BoltzmannMachine(np.zeros((3, 3)), [0.0, 50.0, 0.3], units="spin")
     errors = fisher_errors(model, n_rows=100)

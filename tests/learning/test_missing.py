@@ -218,6 +218,7 @@ def test_rules_that_sample_come_to_what_exact_sums_come_to(options: dict[str, An
     assert (np.abs(as_vector(run.model) - as_vector(exact.model)) < 1.5 * error).all()
 
 
+@pytest.mark.filterwarnings("ignore:data")  # units that are always on where they are known
 def test_monte_carlo_comes_to_what_exact_comes_to() -> None:
     planted = machine("restricted", seed=9, scale=1.0)
     rows = gaps.rows_with_gaps(planted, 400)

@@ -264,3 +264,10 @@ def test_weights_that_cannot_be_are_refused():
 def test_fisher_errors_of_other_rules_than_maximum_likelihood_are_refused(method: str):
     with pytest.raises(ValueError, match=r"errors='fisher' goes with .* Use errors='bootstrap'"):
         bm.fit(draw(planted(4), 50), method=method, errors="fisher", n_hidden=2 if method == "cd" else 0)
+
+
+def test_the_summary_says_of_how_many_rows_a_pseudo_likelihood_is() -> None:
+    rows = np.random.default_rng(0).integers(0, 2, (300, 4))
+    for n_rows, label in ((256, "pseudo-likelihood"), (300, "pseudo-likelihood, of 256 rows")):
+        summary = bm.fit(rows[:n_rows], "exact", holdout=rows[:200], evaluate="none").summary()
+        assert {label, "holdout-pseudo-likelihood"} <= set(summary)

@@ -73,16 +73,35 @@ def test_a_resample_without_a_solution_is_open_everywhere() -> None:
     assert found.weights[0][0, 2] == pytest.approx(alone.weights[0, 1], abs=1e-12)
 
 
-def test_resamples_of_convex_rules_are_warned_of_once() -> None:
+@pytest.mark.parametrize("method", ["pseudolikelihood", "exact"])
+def test_resamples_without_a_maximum_are_warned_of_once(method: str) -> None:
     rows = rows_of(60, 4)
     rows[:, 2] &= 1 - rows[:, 1]
     rows[0, 1:3] = 1  # once together: a third of the resamples never
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        bm.fit(rows, method="pseudolikelihood", errors="bootstrap", n_resamples=12)
+        bm.fit(rows, method=method, errors="bootstrap", n_resamples=12)
     ours = [str(one.message) for one in told if issubclass(one.category, bm.ConvergenceWarning)]
     assert len(ours) == 1
     assert "of 12 resamples were not learned to the end" in ours[0] and "(1, 2)" in ours[0]
+
+
+@pytest.mark.filterwarnings("ignore:data", "ignore:pseudolikelihood has no finite optimum")
+@pytest.mark.parametrize("method", ["exact", "pseudolikelihood"])
+def test_the_bootstrap_leaves_open_what_no_row_tells(method: str) -> None:
+    rows = rows_of(200, 4)
+    rows[:, 2] &= 1 - rows[:, 1]
+    with pytest.warns(bm.ConvergenceWarning, match="4 of 4 resamples were not learned to the end"):
+        errors = bm.fit(rows, method=method, errors="bootstrap", n_resamples=4).errors["weights"][-1]
+    assert np.argwhere(np.isinf(errors)).tolist() == [[1, 2], [2, 1]]
+
+
+@pytest.mark.filterwarnings("ignore::fastbm.ConvergenceWarning")
+def test_resamples_that_diverge_are_not_what_they_began_with() -> None:
+    rows = rows_of(500, 3)
+    rows = np.c_[rows, rows[:, 1]]
+    run = bm.fit(rows, "monte-carlo", errors="bootstrap", n_resamples=3, epochs=100)
+    assert run.errors["weights"][-1][0, 2] > 0.01
 
 
 def test_a_rule_that_diverges_in_a_comparison_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

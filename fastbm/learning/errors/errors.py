@@ -11,6 +11,7 @@ from ..._base.streams import Stream
 from ..._base.threads import single_threaded_blas
 
 SINGULAR = 1e-12  # eigenvalue of the scaled information, beside the largest, below which it counts as 0
+FAINT = 1e-100  # information, beside the largest, below which it counts as 0
 COMPONENT = 1e-12  # squared component along such directions above which a parameter has no finite error
 
 
@@ -87,7 +88,7 @@ def sandwich(information: np.ndarray, penalty: np.ndarray, n_rows: int) -> tuple
 def _inverse(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return a generalised inverse, right for parameters that are determined, and which ones are not."""
     size = np.diagonal(matrix)
-    live = size > 0
+    live = size > FAINT * size.max(initial=0.0)
     scale = np.divide(1.0, np.sqrt(size, where=live, out=np.ones(len(size))), where=live, out=np.zeros(len(size)))
     values, vectors = np.linalg.eigh(matrix * np.outer(scale, scale))
     kept = values > max(SINGULAR, len(size) * np.finfo(np.float64).eps) * values.max(initial=0.0)

@@ -14,7 +14,6 @@ import numpy as np
 from ..._base import checks, rng
 from ...data.rows import Rows
 from ...machine.machine import BoltzmannMachine
-from ..identifiability import describe_degenerate, which_coupled
 from ..minibatches import distinct
 from ..moments import Parameters, PhaseMoments, gradient, with_prefix, without_prefix
 from ..optimise.centring import Centring
@@ -32,6 +31,7 @@ NEAR = 10.0  # times the tolerance: how small the gradient is where it is told h
 # Log-odds for each factor e of the gradient, above which steps end nowhere. To infinity these were 1 and more; at 400
 # maxima 0.06 at most, and 0.3 where states of a pair were in one of 10^6 rows.
 RESTLESS = 0.5
+FARTHEST = 2.0  # times these, hidden units do as they would at infinity; at 40 maxima log-odds were below 0.8 times
 IDLE = 1e-4  # a scaled coupling that does nothing
 SHARP = 1e-4  # tolerance, above which nothing is told of how the gradient vanishes
 TRIES = 4
@@ -85,7 +85,7 @@ class Descent:
         path = self._before + self._path
         self._n_done = min(number + 1, len(path))
         vanished = self._lbfgs.converged and self._at_end and self._n_done == len(path)
-        self._endless = vanished and self._is_endless(path)
+        self._endless = vanished and self._is_endless(self._path)
         self._at_minimum = vanished and not self._endless
         if number >= len(path):
             return []
@@ -116,12 +116,16 @@ class Descent:
     def _is_endless(self, path: list[Point]) -> bool:
         """Return whether the last steps lead to infinity, where log-odds grow by t as the gradient falls by exp(-t).
 
-        Near a minimum it falls as the distance does. Of machines without hidden units, and where the gradient is small
-        enough to tell.
+        Near a minimum it falls as the distance does. Told where the gradient is small enough; of hidden units, whose
+        minima may be flat, also by whether log-odds are those that go with such a gradient, or far beyond.
         """
         s = self._settings
-        if self._like.n_hidden or s.tolerance > SHARP or len(path) < 2:
+        if s.tolerance > SHARP or len(path) < 2:
             return False
+        if self._like.n_hidden:
+            far = self._log_odds(path[-1]) / -np.log(s.tolerance)
+            if far < 1.0 or (far > FARTHEST and not (s.l1 or s.l2)):
+                return far > FARTHEST
         sizes = np.array([self._lbfgs.size(*one) for one in path])
         first = min(int(np.argmax(sizes <= NEAR * s.tolerance)), len(path) - 2)
         fallen = np.log(sizes[first] / max(sizes[-1], np.finfo(float).tiny))
@@ -217,6 +221,7 @@ class Likelihood(Descent):
         self._few = None if self._data is None else few_states(like, self._data, settings, self._centring)
         self._sample = sample
         self._climbs: Climbs | None = None
+        self._named: bool | None = None
         self._begin(whiten=self._few is None)
 
     def _begin(self, *, whiten: bool) -> None:
@@ -253,15 +258,14 @@ class Likelihood(Descent):
         if self._climbs is not None:
             self._lbfgs, self._climbs = self._climbs.best(), None
         found = super().epoch(number)
-        if self._endless and not self._is_named():
+        if self._endless and not self._sample.describe_endless(self._settings):  # of which `fit` has warned
             self._warn_of_infinity([])
         return found
 
-    def _is_named(self) -> bool:
-        """Return whether `fit` has warned of the data, before anything was learned."""
-        up, _ = (None, None) if self._sample.up is None else self._sample.up.of_weight(self._sample.weights)
-        coupled = which_coupled(self._like.couplings)
-        return bool(describe_degenerate(self._sample.moments if up is None else up, coupled=coupled))
+    def _is_endless(self, path: list[Point]) -> bool:
+        if self._named is None:
+            self._named = self._sample.has_no_optimum(self._settings)
+        return self._named or super()._is_endless(path)
 
     def _lower(self, point: np.ndarray, value: float) -> np.ndarray | None:
         if not self._like.n_hidden:  # convex

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from ...machine.machine import BoltzmannMachine
+from ..minibatches import distinct
 from ..moments import Parameters, with_prefix, without_prefix
 from ..training_set import Sample, smoothed_means
 from .metrics import Monitors
@@ -21,6 +22,7 @@ from .metrics import Monitors
 FEWEST_STEPS = 10  # before which nothing is said: one that is long may be wanted
 MARGIN = 0.05  # of a visible unit's one bit
 GIVEN_BACK = 0.5  # part of what was gained
+UNTOUCHED = 0.1  # part of what can be gained, below which hidden units do nothing
 NOTHING = 0.005  # of a visible unit's one bit: what hidden units gain that do nothing
 LIKELIHOODS = ("log_likelihood", "pseudo_likelihood")  # the first that there is
 
@@ -32,11 +34,10 @@ class Watch:
         self._name = next((name for name in LIKELIHOODS if name in monitors.names), None)
         self._best, self._last = -np.inf, np.nan
         self.kept: Parameters | None = None
-        self.independent = self._least = np.nan
+        self._sample, self.independent = sample, np.nan
         if self._name is not None:
             self.independent = monitors(independent(start, sample, beta))[self._name]
             self.update(monitors(start), Parameters.of(start))
-            self._least = float(np.nanmin([self.independent, self._last]))  # where learning may start far off
         self._n_steps = 0
         self._margin = MARGIN * np.log(2.0) * start.n_visible
 
@@ -57,16 +58,31 @@ class Watch:
         """Whether the last likelihood is below that of nothing learned, or half of what was gained is lost."""
         if self._name is None or np.isnan(self._last) or self._n_steps < FEWEST_STEPS:
             return False
-        least = self._least - self._margin
+        least = self.independent - self._margin
         if self._name == "log_likelihood":
-            lost = max(GIVEN_BACK * (self._best - self._least), self._margin)
+            lost = max(GIVEN_BACK * (self._best - self.independent), self._margin)
             least = max(least, self._best - lost)
         return bool(self._last < least)
 
     @property
     def idle(self) -> bool:
-        """Whether rows are no likelier than under independent units, as at the saddle where hidden units start."""
-        return bool(self._last < self.independent + self._margin * NOTHING / MARGIN)
+        """Whether rows are no likelier than under independent units, as at the saddle where hidden units start.
+
+        What counts as nothing is a part of a bit, and of what can be gained where that is known.
+        """
+        nothing = self._margin * NOTHING / MARGIN
+        if self._last >= self.independent + nothing:
+            return False
+        return bool(self._last < self.independent + min(nothing, UNTOUCHED * max(self._to_gain, 0.0)))
+
+    @property
+    def _to_gain(self) -> float:
+        """What the rows' own distribution has beyond independent units: minus its entropy is the most there can be."""
+        if self._name != "log_likelihood" or self._sample.up is None or self._sample.has_gaps:
+            return np.inf
+        rows, shares = distinct(self._sample.up, self._sample.weights)
+        most = -np.log(len(rows)) if shares is None else float(shares @ np.log(shares))
+        return most - self.independent
 
     @property
     def worst(self) -> tuple[float, float]:

@@ -20,7 +20,7 @@ from ...data.sources import Source, as_source, read
 from ...learning import missing
 from ...learning.classifier.classifier import BoltzmannClassifier, check_classes, option_names
 from ...learning.errors.blocks import block_of
-from ...learning.identifiability import describe_degenerate, describe_few, which_coupled
+from ...learning.identifiability import describe_few
 from ...learning.learners.starts import broken_symmetry
 from ...learning.methods import PRESETS
 from ...learning.settings import FitSettings
@@ -30,7 +30,6 @@ from ...machine.units import Units, units as convention
 
 Arrays = dict[str, np.ndarray]
 GIVEN_AS = {"rows": "data", "holdout": "holdout"}  # arguments, by the names that a run has for them
-UNBOUNDED = ("exact", "monte-carlo")  # methods whose parameters follow the data to infinity
 
 
 def origin(name: str, data: Any, rows: Rows) -> dict[str, Any]:
@@ -258,23 +257,18 @@ class FitData:
                 raise ValueError("errors need Moments(..., n_samples=...), the number of rows behind the moments.")
         if s.patience and self.held is None:
             raise ValueError(f"patience={s.patience} needs held-out rows: give holdout.")
-        if not start.n_hidden and s.method in UNBOUNDED:
-            for line in self._describe(start, s):
+        sample = Sample(start, self.up, self.moments, self.weights)
+        if sample.is_followed(s):
+            for line in self._describe(sample, s):
                 checks.warn(f"data: {line}.")
 
-    def _describe(self, start: BoltzmannMachine, s: FitSettings) -> list[str]:
+    def _describe(self, sample: Sample, s: FitSettings) -> list[str]:
         """Return a line for each property of the data that sends parameters to infinity or leaves them open."""
-        data = self.moments if self.up is None else self.up.of_weight(self.weights)[0]
-        assert data is not None
-        lines = describe_degenerate(
-            data,
-            coupled=which_coupled(start.couplings),
-            couplings_held=s.l2 > 0,
-            biases_held=s.l2_bias > 0,
-            names=start.names,
-        )
-        n_rows = data.n_samples if isinstance(data, Moments) else len(data)
-        return lines + ([] if s.l2 or n_rows is None else describe_few(n_rows, self._n_units))
+        lines = sample.describe_endless(s)
+        if sample.like.n_hidden or s.l2:
+            return lines
+        n_rows = sample.moments.n_samples if self.up is None else len(self.up.of_weight(self.weights)[0])
+        return lines + ([] if n_rows is None else describe_few(n_rows, self._n_units))
 
     def check_classifier(self, options: Mapping[str, Any]) -> None:
         """Check the options of `classify`, and that there are labels for it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import Executor
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -232,6 +233,16 @@ class Evaluation:
         return machines.error(self._values("holdout"), self._data["holdout_labels"])
 
     def _errors(self, model: BoltzmannMachine) -> Errors:
+        """Return error bars, `inf` where it is known from the data that they leave a parameter open."""
+        found, s = self._estimated_errors(model), self._settings
+        if model.n_hidden or s.optimizer == "none":
+            return found
+        never = self._sample.open_parameters(s).arrays
+        arrays = zip((*found.weights, found.bias), never, strict=True)
+        *weights, bias = (np.where(one, np.inf, error) for error, one in arrays)
+        return replace(found, weights=tuple(weights), bias=bias)
+
+    def _estimated_errors(self, model: BoltzmannMachine) -> Errors:
         s = self._settings
         seed = rng.derive(s.seed, rng.MONITOR, 2)
         if s.errors == "bootstrap":

@@ -16,7 +16,7 @@ from ...data.rows import Rows
 from ...learning.errors.blocks import block_of, drawn_rows
 from ...learning.errors.bootstrap import Bootstrap
 from ...learning.errors.errors import Errors
-from ...learning.learn import learn
+from ...learning.learn import learn_to_end, way_out
 from ...learning.learners.closed import learn_resample
 from ...learning.moments import Parameters, with_prefix, without_prefix
 from ...learning.settings import FitSettings
@@ -85,7 +85,14 @@ class Refits:
         if self.held is not None:
             data["holdout"] = self.held
         settings = replace(s, monitor_every=s.monitor_every if s.patience else s.epochs + 1, **QUIET)
-        return learn(self.model, data, settings, threads=threads)
+        learner = learn_to_end(self.model, data, settings, threads=threads)
+        sample = Sample.of(self.model, data)
+        if learner.astray:  # not back to where it began, as if errors were 0
+            checks.warn(f"learning diverged. {way_out(s)}")
+            return learner.driver.parameters
+        if sample.is_followed(s) and (lines := sample.describe_endless(s)):
+            checks.warn(f"data: {'; '.join(lines)}.")
+        return learner.parameters
 
 
 def refit(refits: Refits, k: int, threads: int = 1) -> tuple[Parameters, Told]:
@@ -126,7 +133,7 @@ class Refitting:
                 self._handed = Pieces(self._executor, refit, self._refits, self._bootstrap.n_resamples, k)
             learned, told = self._handed.take()
         ours = [text for text, category in told if issubclass(category, checks.ConvergenceWarning)]
-        self._n_told += len(ours)
+        self._n_told += bool(ours)
         self._first_told = self._first_told or (ours[0] if ours else "")
         for text, category in told:
             if not issubclass(category, checks.ConvergenceWarning):

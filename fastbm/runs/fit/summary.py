@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...learning.monitor.chains import R_HAT_OF_CHAINS
+from ...learning.monitor.looks import MOST_ROWS
 from .learned import Learned
 from .verdict import last_r_hat, statistic_of, verdict_of
 
@@ -27,7 +28,7 @@ def summarise_fit(run: Learned) -> dict[str, Any]:
         found["epochs"] = f"{int(steps[-1]) + 1} of {settings['epochs']}"
         for name in run.metrics:
             if name not in ("step", *run.evaluation) and not np.isnan(run.metrics[name][-1]):
-                found[name.replace("_", "-")] = float(run.metrics[name][-1])
+                found[_label(name, run.config["data"])] = float(run.metrics[name][-1])
         found |= _verdict(run) | _ais(run)
     evaluation = {name: float(values[-1]) for name, values in run.evaluation.items() if len(values)}
     if "log_z" in evaluation:
@@ -45,6 +46,13 @@ def summarise_fit(run: Learned) -> dict[str, Any]:
     return found
 
 
+def _label(name: str, data: dict[str, Any]) -> str:
+    """Return the label of a metric, which says of how many rows it is where these are not all."""
+    label, n_rows = name.replace("_", "-"), data["n_holdout" if name.startswith("holdout") else "n_rows"]
+    some = name.endswith("pseudo_likelihood") and n_rows is not None and n_rows > MOST_ROWS
+    return f"{label}, of {MOST_ROWS} rows" if some else label
+
+
 def _verdict(run: Learned) -> dict[str, Any]:
     """Return whether learning diverged, whether chains mix, and how far moments are from the data's.
 
@@ -54,7 +62,8 @@ def _verdict(run: Learned) -> dict[str, Any]:
     if verdict is not None and verdict.diverged:
         last, best, independent = verdict.likelihoods
         text = f"to {last:.6g} nats a row (best {best:.6g}, which is kept; independent {independent:.6g})"
-        return {"diverged": text} | {name: said for name, said in found.items() if not said.startswith("mix")}
+        label = "diverged" if last < best else "worse than independent units"
+        return {label: text} | {name: said for name, said in found.items() if not said.startswith("mix")}
     if verdict is not None and verdict.idle:
         found["hidden units"] = "do nothing: rows are no likelier than units on their own have them"
     if verdict is not None and verdict.statistic >= 0:

@@ -165,8 +165,8 @@ def fit(
     of them, autocorrelation included, on at most 128 pairs, and of the data as so many rows. Of chains that start at
     the data, and where there are none, it is the data's alone.
 
-    `run.converged` tells, of "l-bfgs", whether the gradient vanished where no direction curves upwards, and, without
-    hidden units, couplings no longer grew, as they do on the way to a maximum at infinity; `fit` warns of that. Of
+    `run.converged` tells, of "l-bfgs", whether the gradient vanished where no direction curves upwards, and
+    couplings no longer grew, as they do on the way to a maximum at infinity; `fit` warns of that. Of
     "monte-carlo" and of "natural" steps with chains of their own, parameters rest at the end while chains go on for 72
     epochs, and <s_i s_j> and <s_i> of both phases are compared, pair by pair and unit by unit, in units of the noise of
     data and chains together: true where the largest difference, less what a penalty pulls, may be chance (at 1 %,
@@ -175,9 +175,9 @@ def fit(
     (`fastbm.learning.monitor.moment_test`). With hidden units, whose moments agree at saddles as well, it is False or
     None; of "monte-carlo" and "mean-field" False too where these do nothing, as rows are no likelier than units on
     their own would have it: that may be all there is to learn, or a saddle, which another `seed` may leave. Learning in
-    steps that ends with rows much less likely than units on their own would have it, or that lost half of an exact
-    likelihood's gain, diverged: `fit` warns, keeps the parameters of the best look (see `monitor_every`), and
-    `converged` is False.
+    steps that ends with rows much less likely than units on their own would have it, however it began, or that lost
+    half of an exact likelihood's gain, diverged: `fit` warns, keeps the parameters of the best look (see
+    `monitor_every`), and `converged` is False.
 
     Hidden units whose couplings are 0 are a saddle or worse. "exact", "monte-carlo" and "mean-field" start from
     couplings that make fields of the order of 1; "l-bfgs" climbs from `n_starts` of them for 25 iterations, from the

@@ -85,7 +85,10 @@ def doubt_of(run: Learned) -> str:
     found, settings = verdict_of(run), run.config["fit"]
     chains = last_r_hat(run)
     if found is not None and found.diverged:
-        return f"learning diverged; the best parameters are kept, with {found.likelihoods[1]:.4g} nats a row"
+        last, best, independent = found.likelihoods
+        if last >= best:
+            return f"rows came to {last:.4g} nats only, where units on their own have {independent:.4g}"
+        return f"learning diverged; the best parameters are kept, with {best:.4g} nats a row"
     if found is not None and found.idle:
         return "hidden units do nothing: rows are no likelier than units on their own have them"
     if found is not None and not math.isnan(found.chain_noise):
@@ -94,6 +97,8 @@ def doubt_of(run: Learned) -> str:
         return f"free chains do not mix: r_hat = {chains.r_hat:.3g} after epoch {chains.epoch}"
     if found is not None and _is_off(run, found):
         return f"the moment of {statistic_of(run, found)} is off by {found.largest_z:.3g} times the noise of both"
+    if found is not None and found.passed:
+        return "moments are the data's as couplings or biases grow without end: there is no finite optimum"
     if settings["optimizer"] == "l-bfgs":
         return _of_gradient(run)
     if settings["optimizer"] == "none":
@@ -109,7 +114,7 @@ def _of_gradient(run: Learned) -> str:
         return "no epoch is done"
     if gradients[-1] > tolerance:
         return f"the gradient is {gradients[-1]:.2g} after {len(gradients)} epochs, above tolerance = {tolerance:g}"
-    if run.model.n_hidden:
+    if run.model.n_hidden and len(gradients) >= run.config["fit"]["epochs"]:
         return "the gradient vanished where the likelihood still has a direction up"
     return "the gradient vanished as couplings or biases grew without end: there is no finite optimum"
 
@@ -133,11 +138,18 @@ def _is_penalised(run: Learned) -> bool:
 
 def _is_off(run: Learned, found: Verdict) -> bool:
     """Return whether steps that should match the data's moments did not; others stop short by their noise."""
-    return found.converged is False and found.statistic >= 0 and run.config["fit"]["optimizer"] == "natural"
+    failed = found.converged is False and not found.passed and found.statistic >= 0
+    return failed and run.config["fit"]["optimizer"] == "natural"
 
 
 def _of_divergence(settings: dict[str, Any], found: Verdict) -> str:
     last, best, independent = found.likelihoods
+    if last >= best:
+        return (
+            f"learning is worse than nothing learned: rows came to {last:.4g} nats, where units on their own have "
+            f"{independent:.4g}. Raise epochs (it was {settings['epochs']}), try another seed or start, or lower "
+            f"learning_rate (it was {settings['learning_rate']:g})."
+        )
     return (
         f"learning diverged: rows came to {last:.4g} nats, where units on their own have {independent:.4g} and the "
         f"best look was {best:.4g}. The parameters of that are kept. Lower learning_rate (it was "
