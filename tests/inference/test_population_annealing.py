@@ -185,6 +185,17 @@ def test_clamped_units_keep_their_values_and_results_survive_storing() -> None:
     np.testing.assert_array_equal(Temperatures.of(back, 1).entropy, Temperatures.of(found, 1).entropy)
 
 
+@pytest.mark.parametrize("method", [METHOD, "tempering"])
+def test_curves_have_the_means_of_clamped_units(method: str) -> None:
+    rows = np.array([[1, 0], [0, 1]])
+    found = calm(bm.infer, machine("layers", "binary", seed=4), method, clamp=([0, 4], rows))
+    for k, row in enumerate(rows):
+        curves = Temperatures.of(found, k)
+        np.testing.assert_array_equal(curves.mean[:, [0, 4]], np.tile(row, (len(curves.betas), 1)))
+        np.testing.assert_allclose(curves.mean[-1], found.mean[k], atol=1e-9)
+        assert (curves.mean_error[:, [0, 4]] == 0.0).all() and curves.mean_error[-1].max() > 0.0
+
+
 @pytest.mark.parametrize("scale", [1e-12, 30.0, 1e3])
 def test_any_range_of_couplings_is_finite(scale: float) -> None:
     model = machine("visible", scale=scale)
