@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._base import checks
-from .autocorrelation import finite, tau_int
-from .jackknife import Estimate, cut_blocks, jackknife, of_sums
+from .autocorrelation import finite, longest_tau
+from .jackknife import Estimate, cut_all, jackknife, larger, of_sums
 
 NATURAL = 200  # units; overlaps of more are put together in about MANY_BINS bins
 MANY_BINS = 100
@@ -198,7 +198,7 @@ def overlap_distribution(overlap: Any, n_units: int, bins: int | None = None) ->
     edges = _edges(n + 1, bins)
     which = np.searchsorted(edges, np.rint((q + 1.0) * n / 2).astype(np.int64), side="right") - 1
     width = np.diff(edges) * 2.0 / n
-    tau = max(float(tau_int(q)), float(tau_int(np.abs(q))))
+    tau = max(float(longest_tau(q)), float(longest_tau(np.abs(q))))
     estimate = _not_certain(_fractions(which, bins, tau), q.size / (2.0 * tau))
     centres = -1.0 + (edges[:-1] + edges[1:] - 1.0) / n
     return OverlapDistribution(centres, width, estimate.value / width, estimate.error / width)
@@ -220,8 +220,10 @@ def _not_certain(fractions: Estimate, ess: float) -> Estimate:
 def _fractions(which: np.ndarray, bins: int, tau: float) -> Estimate:
     """Jackknifed fraction of samples in every bin, counted block by block."""
     n_samples, n_chains = which.shape
-    blocks = cut_blocks(n_samples, n_chains, tau)
-    block = np.searchsorted(blocks.starts, np.arange(which.shape[blocks.axis]), side="right") - 1
-    places = np.moveaxis(which, blocks.axis, 0) + (block * bins)[:, None]
-    counts = np.bincount(places.ravel(), minlength=len(blocks.starts) * bins).reshape(-1, bins)
-    return of_sums(lambda fraction: fraction, [counts / which.shape[1 - blocks.axis]], blocks)
+    found = []
+    for blocks in cut_all(n_samples, n_chains, tau):
+        block = np.searchsorted(blocks.starts, np.arange(which.shape[blocks.axis]), side="right") - 1
+        places = np.moveaxis(which, blocks.axis, 0) + (block * bins)[:, None]
+        counts = np.bincount(places.ravel(), minlength=len(blocks.starts) * bins).reshape(-1, bins)
+        found.append(of_sums(lambda fraction: fraction, [counts / which.shape[1 - blocks.axis]], blocks))
+    return larger(found)

@@ -33,6 +33,7 @@ from .population_annealing import PopulationAnnealing
 from .result import Inference, check_pairs, expand, nothing_free, stack
 from .sampled_states.method import SampledStates
 from .subject import Subject, clamp_of
+from .temperatures import expand_curves
 from .tempering.method import Tempering
 from .verdict import UNASKED
 from .witness import examine
@@ -146,7 +147,8 @@ def _dispatch(
     results = [first]
     if clamped.n_patterns > 1:
         results += _others(Patterns(_after(chosen, first), clamped, common), first, executor)
-    results = [expand(found, clamped, k) if clamped.free.size else found for k, found in enumerate(results)]
+    if clamped.free.size:
+        results = [expand(expand_curves(found, clamped, k), clamped, k) for k, found in enumerate(results)]
     return stack(results) if np.ndim(values) == 2 else results[0]
 
 

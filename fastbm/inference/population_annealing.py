@@ -25,7 +25,7 @@ from ..sampling.unseen import rarely, unseen
 from .estimator import Examined, Knob, refuse_beside_betas
 from .result import Inference, check_pairs, moments_of
 from .scout.bases import unseen_starts
-from .scout.product_path import find_path
+from .scout.product_path import find_path, make_levels
 from .subpopulations import BasedPopulations, Subpopulations
 from .temperatures import KEY, curves, means_fit, spread_error
 from .tempering.ladder import check_ladder
@@ -57,7 +57,8 @@ class PopulationAnnealing(Examined):
         change it by little.
     start : {"uniform", "biases", "data", "mean-field", "tempering"} or array
         Where the population begins: at beta = 0, or at one of the product models that "ais" knows. Levels between that
-        and the machine are no temperatures, so that there are no curves.
+        and the machine are no temperatures, so that there are no curves. They are chosen beforehand, by a short pilot,
+        in equal steps that leave weights of normal logarithms `target_ess`.
 
     Raises
     ------
@@ -103,11 +104,14 @@ class PopulationAnnealing(Examined):
             populations = Subpopulations(
                 model, self.n_chains, self.n_populations, highest_beta=beta, seed=seed, threads=threads
             )
-            levels = _anneal(populations, beta, ladder, part, self.n_sweeps, moments)
+            following = _anneal(populations, beta, ladder, part, self.n_sweeps, moments)
         else:
             populations = BasedPopulations(path, self.n_chains, self.n_populations, seed=seed, threads=threads)
-            levels = _anneal(populations, 1.0, None, part, self.n_sweeps, False)
-        rows = populations.engine.together(lambda: list(levels), self.n_sweeps)
+            # steps chosen from the weights that are averaged make log Z too low and its error too small: a rare heavy
+            # replica shortens the step that weighs it, in all populations, and far from a base there are some
+            levels = make_levels(path, None, seed, threads, step=math.sqrt(-math.log(part)))
+            following = _anneal(populations, 1.0, levels, part, self.n_sweeps, False)
+        rows = populations.engine.together(lambda: list(following), self.n_sweeps)
         start, missed = "uniform", 0.0
         if path is not None:
             start = path.name

@@ -10,6 +10,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 from .._base.arrays import near_one
+from ..machine.clamping import Clamped
 from ..machine.units import Units
 from ..sampling.unseen import Unseen
 from .estimator import VISITORS
@@ -122,6 +123,17 @@ class Temperatures:
         mean = (weights * up).sum(axis=0)
         error = np.maximum(error_of(len(up) * weights * (up - mean)), missed.chance[:, None])
         return replace(self, mean=units.lo + units.span * mean, mean_error=units.span * error)
+
+
+def expand_curves(result: Inference, clamped: Clamped, pattern: int) -> Inference:
+    """Return a result whose curves have the clamped units' means in their places (their value, error 0)."""
+    found = result.detail.get(KEY, {})
+    if "mean" not in found:
+        return result
+    error = np.zeros((len(found["betas"]), clamped.model.n_units))
+    error[:, clamped.free] = found["mean_error"]
+    whole = {"mean": clamped.full_states(pattern, found["mean"]), "mean_error": error}
+    return replace(result, detail=result.detail | {KEY: found | whole})
 
 
 def means_fit(n_groups: int, n_betas: int, n_units: int) -> bool:

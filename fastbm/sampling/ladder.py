@@ -26,7 +26,7 @@ from .engine.lookup import LookupChains
 from .engine.temperatures import TemperingChains
 
 SWAP_RATE = 0.3
-MOST_BETAS = 64
+MOST_BETAS, MOST_STEPS = 64, 4096
 GRID = 40  # temperatures of the pilot
 SWEEPS = 64  # at each of them; energies of the second half are kept
 SECONDS = 1.0  # of one core, about: fewer sweeps are done where these would take longer
@@ -151,7 +151,7 @@ def spread_of(energies: np.ndarray) -> float:
     return math.ldexp(float(np.std(energies)), exponent)
 
 
-def equal_steps(profile: Profile, n_betas: int | None = None) -> np.ndarray:
+def equal_steps(profile: Profile, n_betas: int | None = None, *, step: float | None = None) -> np.ndarray:
     """Return a ladder whose steps have equal thermodynamic length.
 
     Parameters
@@ -160,6 +160,8 @@ def equal_steps(profile: Profile, n_betas: int | None = None) -> np.ndarray:
     n_betas : int, optional
         Length of the ladder, at least 2; left out, enough for a swap rate of about 0.3, at most 64: steps are then
         sqrt(2) z / sigma with z the upper 15 % point of a normal distribution, from 0.3 = erfc(step sigma / 2).
+    step : float, optional
+        Length of a step, in place of that for swaps; there are then at most 4096.
 
     Returns
     -------
@@ -172,9 +174,10 @@ def equal_steps(profile: Profile, n_betas: int | None = None) -> np.ndarray:
     std = np.interp(betas, knots, std)
     length = np.concatenate([[0.0], np.cumsum(np.diff(betas) * (std[1:] + std[:-1]) / 2)])
     if n_betas is None:
-        step = -math.sqrt(2.0) * NormalDist().inv_cdf(SWAP_RATE / 2)
-        steps = min(np.ldexp(length[-1], unit + energy_unit) / step, float(MOST_BETAS))
-        n_betas = min(max(2, math.ceil(steps) + 1), MOST_BETAS)
+        most = MOST_BETAS if step is None else MOST_STEPS
+        step = step or -math.sqrt(2.0) * NormalDist().inv_cdf(SWAP_RATE / 2)
+        steps = min(np.ldexp(length[-1], unit + energy_unit) / step, float(most))
+        n_betas = min(max(2, math.ceil(steps) + 1), most)
     length += (TIE * length[-1] or 1.0) * (betas - betas[0]) / (betas[-1] - betas[0])
     ladder = np.ldexp(np.interp(np.linspace(0.0, length[-1], n_betas), length, betas), unit)
     ladder[0], ladder[-1] = profile.betas[0], profile.betas[-1]

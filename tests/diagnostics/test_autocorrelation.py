@@ -8,7 +8,7 @@ from scipy.signal import lfilter
 from scipy.stats import norm
 
 from fastbm import diagnostics
-from fastbm.diagnostics.autocorrelation import standard_errors
+from fastbm.diagnostics.autocorrelation import error_by, standard_errors, windowed_tau
 from fastbm.diagnostics.drift import drifts
 
 
@@ -86,6 +86,28 @@ def test_standard_errors_cover(rho: float, n_chains: int) -> None:
 def test_standard_errors_of_short_series_know_that_their_time_is_too_short() -> None:
     """Of ten and twenty integrated times: by tau_int itself they would cover 74 and 83 %."""
     assert coverage(0.8, 45, 1) > 0.79 and coverage(0.8, 90, 1) > 0.86
+
+
+def with_slow_mode(n_samples: int, n_chains: int, n_series: int) -> np.ndarray:
+    """White noise with a tenth of its variance in a mode of tau_int = 20, (n_samples, n_chains, n_series)."""
+    shape, noise = (n_samples, n_chains, n_series), np.random.default_rng(5).normal
+    slow = autoregressive(39 / 41, n_samples, n_chains * n_series, 6).reshape(shape)
+    return np.sqrt(0.9) * noise(size=shape) + np.sqrt(0.1) * slow
+
+
+@pytest.mark.parametrize("n_chains", [1, 4])
+def test_standard_errors_know_of_slow_modes_of_small_amplitude(n_chains: int) -> None:
+    """Sokal's window ends before them: by `tau_int` alone means would be off by 1.5 errors."""
+    values = with_slow_mode(20_000 // n_chains, n_chains, 100)
+    off = values.mean(axis=(0, 1)) / diagnostics.standard_error(values)
+    assert 0.85 < np.sqrt(np.mean(off**2)) < 1.15
+
+
+@pytest.mark.parametrize(("rho", "n_chains"), [(0.0, 1), (0.0, 64), (0.8, 4)])
+def test_errors_grow_by_little_where_there_is_no_slow_mode(rho: float, n_chains: int) -> None:
+    values = autoregressive(rho, 4000 // n_chains, 100 * n_chains).reshape(-1, n_chains, 100)
+    longer, alone = diagnostics.standard_error(values), error_by(windowed_tau, values)
+    assert np.all(longer >= alone) and np.mean(longer) < 1.02 * np.mean(alone)
 
 
 def test_spread_of_the_chains_means_is_seen() -> None:

@@ -9,8 +9,9 @@ from scipy.special import stdtrit
 import fastbm as bm
 from fastbm import diagnostics
 from fastbm.diagnostics import jackknife, reweight
+from fastbm.diagnostics.autocorrelation import longest_tau
 from fastbm.diagnostics.jackknife import cut_blocks
-from tests.diagnostics.test_autocorrelation import autoregressive
+from tests.diagnostics.test_autocorrelation import autoregressive, with_slow_mode
 from tests.support import machines
 from tests.support.combinations import pairwise
 from tests.twins import statistics as reference
@@ -59,7 +60,7 @@ def test_what_short_blocks_miss_is_made_up_for() -> None:
     assert 1 - cut_blocks(1600, 1, tau).lost == pytest.approx(part, abs=1e-4)
     values = autoregressive(rho, 1600, 1)
     chosen = jackknife(np.exp, values)
-    blocks = cut_blocks(1600, 1, float(diagnostics.tau_int(values)))
+    blocks = cut_blocks(1600, 1, float(longest_tau(values)))
     assert blocks.wider == pytest.approx(stdtrit(len(blocks.sizes) - 1, 0.975) / 1.959963984540054)
     plain = jackknife(np.exp, values, n_blocks=len(blocks.sizes))
     assert chosen.error == pytest.approx(plain.error * blocks.wider / np.sqrt(1 - blocks.lost), rel=1e-9)
@@ -118,6 +119,20 @@ def test_errors_cover(rho: float, n_samples: int, n_chains: int) -> None:
             inside["arrays"].append(abs(value - 1.0) < 1.96 * error)
     machines.assert_covers(np.array(inside["means"]))
     assert inside["arrays"] == inside["means"][:100]
+
+
+@pytest.mark.parametrize("of", ["means", "arrays"])
+def test_slow_modes_are_known_of(of: str) -> None:
+    """By blocks of 10 tau_int of all chains together values would be off by 1.3 errors."""
+    values = np.moveaxis(with_slow_mode(2000, 8, 60), -1, 0)
+    found = [jackknife(np.exp if of == "means" else lambda some: np.exp(some.mean()), some, of=of) for some in values]
+    assert 0.8 < np.sqrt(np.mean([((one.value - 1.0) / one.error) ** 2 for one in found])) < 1.15
+
+
+def test_no_error_is_smaller_than_that_of_whole_chains() -> None:
+    values = np.random.default_rng(1).normal(size=(500, 16)) + np.repeat([-0.1, 0.1], 8)
+    of_chains = values.mean(axis=0).std(ddof=1) / 4
+    assert jackknife(lambda mean: mean, values).error == pytest.approx(of_chains, rel=1e-9)
 
 
 def test_what_does_not_fit_is_refused() -> None:

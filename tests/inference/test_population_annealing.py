@@ -119,6 +119,18 @@ def test_weights_of_a_step_are_those_of_every_population() -> None:
     np.testing.assert_array_equal(populations.engine.bits(), before[populations.family])
 
 
+def test_steps_from_a_base_are_not_chosen_by_the_weights_that_are_averaged() -> None:
+    """Few replicas cross to the side of a ferromagnet that its mean field does not know: by their own steps log Z is 2
+    errors too low on average.
+    """
+    model = bm.models.curie_weiss(7, field=0.1)
+    truth = bm.infer(model, "exact", beta=1.3).log_z
+    about: dict[str, Any] = {"beta": 1.3, "n_chains": 400, "start": "mean-field", "moments": False, "witness": False}
+    found = [calm(bm.infer, model, METHOD, seed=seed, **about) for seed in range(8)]
+    off = np.array([(one.log_z - truth) / one.log_z_error for one in found])
+    assert abs(off.mean()) < 1.0 and np.sqrt(np.mean(off**2)) < 1.6
+
+
 def test_families_are_reported() -> None:
     found = bm.infer(bm.models.sherrington_kirkpatrick(16, seed=1), METHOD, beta=1.5)
     detail = found.detail
@@ -183,6 +195,17 @@ def test_clamped_units_keep_their_values_and_results_survive_storing() -> None:
     back = from_json(to_json(found), found.seconds)
     assert_same_inference(found, back)
     np.testing.assert_array_equal(Temperatures.of(back, 1).entropy, Temperatures.of(found, 1).entropy)
+
+
+@pytest.mark.parametrize("method", [METHOD, "tempering"])
+def test_curves_have_the_means_of_clamped_units(method: str) -> None:
+    rows = np.array([[1, 0], [0, 1]])
+    found = calm(bm.infer, machine("layers", "binary", seed=4), method, clamp=([0, 4], rows))
+    for k, row in enumerate(rows):
+        curves = Temperatures.of(found, k)
+        np.testing.assert_array_equal(curves.mean[:, [0, 4]], np.tile(row, (len(curves.betas), 1)))
+        np.testing.assert_allclose(curves.mean[-1], found.mean[k], atol=1e-9)
+        assert (curves.mean_error[:, [0, 4]] == 0.0).all() and curves.mean_error[-1].max() > 0.0
 
 
 @pytest.mark.parametrize("scale", [1e-12, 30.0, 1e3])

@@ -127,8 +127,10 @@ def find_path(
     return ProductPath(model, beta, log_odds(model, beta, start, found), start if isinstance(start, str) else "means")
 
 
-def make_levels(path: ProductPath, n_levels: int | None, seed: int, threads: int) -> np.ndarray:
-    """Return levels from 0 to 1, in steps of equal thermodynamic length by a short pilot."""
+def make_levels(
+    path: ProductPath, n_levels: int | None, seed: int, threads: int, *, step: float | None = None
+) -> np.ndarray:
+    """Return levels from 0 to 1, in steps of equal thermodynamic length, or of this one, by a short pilot."""
     n_levels = None if n_levels is None else checks.whole("n_betas", n_levels, least=2)
     chains = LevelChains(path, PILOT_CHAINS, rng.derive(seed, rng.PILOT), threads)
     first = chains.measure()[1]
@@ -146,5 +148,5 @@ def make_levels(path: ProductPath, n_levels: int | None, seed: int, threads: int
         mean.append(float(np.mean(seen)))
         std.append(spread_of(np.array(seen)))
     profile = Profile(grid, np.array(mean), np.array(std))
-    levels = equal_steps(profile, n_levels)
+    levels = equal_steps(profile, n_levels, step=step)
     return levels if n_levels or len(levels) >= FEWEST_LEVELS else equal_steps(profile, FEWEST_LEVELS)
