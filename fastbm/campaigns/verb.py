@@ -26,6 +26,7 @@ from .campaign import Campaign, open_campaign
 from .generations import read_all
 from .settled import jobs_of, settle
 from .shard import is_finished, path_of
+from .status import opened
 
 MOST_TEXTS = 3  # of shards that could not be done
 PRELOADED = ("fastbm.campaigns.shard",)  # what workers share from before they are forked
@@ -175,6 +176,8 @@ def _go_on(folder: Path, options: Mapping[str, Any]) -> Campaign:
     here = executor is None and workers is None
     with stop, stop.breaking(False):
         known = read_all(folder)
+        for _ in opened(folder, known):  # what is no shard of it, or damaged, is refused before anything is computed
+            pass
         paths = [(one, k) for one in known for k in range(len(one.shards))]
         mine = [place for i, place in enumerate(paths) if _is_mine(i, options["part"])]
         left = [(one, k) for one, k in mine if not is_finished(path_of(folder, one.number, k))]

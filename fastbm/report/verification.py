@@ -12,6 +12,8 @@ from rich.markup import escape
 from .._base import files
 from .._base.checks import StorageError
 from .._base.shown import printable
+from ..campaigns.generations import read_all
+from ..campaigns.status import opened
 from ..learning.classifier.classifier import BoltzmannClassifier
 from ..learning.classifier.file import FORMAT as CLASSIFIER
 from ..machine import h5
@@ -28,7 +30,18 @@ def verify(out: Path) -> bool:
     if not is_campaign(out):
         return verify_file(out)
     runs = sorted({place.with_suffix("") if place.suffix == PARTS else place for place in _places(out)})
-    return all([verify_file(run) for run in runs])
+    return all([verify_file(run) for run in runs]) and _belong(out)
+
+
+def _belong(folder: Path) -> bool:
+    """Say whether a campaign's shards, which are whole, are its own and in their places."""
+    try:
+        for _ in opened(folder, read_all(folder)):
+            pass
+    except StorageError as error:
+        Console().print(f"[red]damaged[/]  {escape(printable(error))}", highlight=False)
+        return False
+    return True
 
 
 def _places(folder: Path) -> Iterator[Path]:
