@@ -59,15 +59,16 @@ def verify_file(out: Path) -> bool:
     Raises
     ------
     StorageError
-        If there is no such file.
+        If there is no such file, or it may not be read.
     """
     started = time.perf_counter()
     console = Console()
-    try:
-        is_small = out.is_file() and files.check_seal(out)
-    except StorageError as error:
-        console.print(f"[red]damaged[/]  {escape(printable(error))}", highlight=False)
-        return False
+    with files.reading(out):
+        try:
+            is_small = out.is_file() and files.check_seal(out)
+        except StorageError as error:
+            console.print(f"[red]damaged[/]  {escape(printable(error))}", highlight=False)
+            return False
     if is_small:
         return _verify_small(out, console)
     found = verify_apart(out)
