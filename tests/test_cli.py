@@ -153,6 +153,9 @@ BAD = {
     "unknown method": (INFER.replace("gibbs", "gips"), [], ["gips", "gibbs"]),
     "method of compare": (COMPARE.replace('"exact"', '"exakt"'), [], ["exakt", "exact"]),
     "option of compare": (COMPARE.replace("n_sweeps", "sweeps"), [], ["sweeps", "n_sweeps"]),
+    "no table": (SAMPLE, ["--set", "sample.until=3"], ["sample.until = 3: expected a table, such as { name = value }"]),
+    "negative seconds": (SAMPLE, ["--set", "store.commit_seconds=-1.0"], ["store.commit_seconds must be at least 0"]),
+    "all rows held out": (FIT, ["--set", "data.holdout=1.5"], ["data.holdout must be below 1"]),
     "classify without labels": (FIT + "[classify]\n", [], ["[classify]", "labels"]),
 }  # fmt: skip
 
