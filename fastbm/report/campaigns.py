@@ -86,10 +86,8 @@ def show_status(folder: Path) -> None:
         table.add_row(name, value)
     console.print(table)
     if found.damaged:
-        names = ", ".join(found.damaged)
-        raise DamagedRun(
-            f"damaged: {names}. Remove what is from {folder / 'shards'}, then resume: it is computed again."
-        )
+        names = ", ".join(str(folder / "shards" / name) for name in found.damaged)
+        raise DamagedRun(f"damaged: {names}. Remove that, then resume: its cells are computed again.")
 
 
 def show(folder: Path) -> None:
