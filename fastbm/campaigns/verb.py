@@ -176,8 +176,6 @@ def _go_on(folder: Path, options: Mapping[str, Any]) -> Campaign:
     here = executor is None and workers is None
     with stop, stop.breaking(False):
         known = read_all(folder)
-        for _ in opened(folder, known):  # what is no shard of it, or damaged, is refused before anything is computed
-            pass
         paths = [(one, k) for one in known for k in range(len(one.shards))]
         mine = [place for i, place in enumerate(paths) if _is_mine(i, options["part"])]
         left = [(one, k) for one, k in mine if not is_finished(path_of(folder, one.number, k))]
@@ -255,6 +253,8 @@ def _ended(folder: Path, left: Left, stop: Stop, part: Any, n_left: int, n_shard
         raise Interrupted(text, found)
     if left.busy and part is None:
         raise Interrupted(f"{len(left.busy)} shards are being written by other processes.", found)
+    for _ in opened(folder, found.generations):  # what was there as a finished shard may be damaged, or another's
+        pass
     return found
 
 
