@@ -90,6 +90,12 @@ def test_a_file_runs_and_its_run_can_be_shown_plotted_and_resumed(text, capsys):
     assert "nothing left to do" in capsys.readouterr().out
 
 
+def test_a_run_without_a_sweep_ends_well_and_a_mark_of_windows_is_no_word(capsys):
+    Path("run.toml").write_text(SAMPLE.replace("200", "0"), encoding="utf-8-sig")
+    assert call("run", "run.toml", "-q") == 0
+    assert "none: there is nothing to draw yet" in capsys.readouterr().out
+
+
 def test_settings_can_be_changed_and_the_threads_do_not_matter():
     file = write(SAMPLE)
     assert call("run", file, "--set", "sample.seed=3", "--set", "sample.sampler=metropolis", "--out", "a.h5", "-q") == 0
@@ -147,6 +153,9 @@ BAD = {
     "unknown method": (INFER.replace("gibbs", "gips"), [], ["gips", "gibbs"]),
     "method of compare": (COMPARE.replace('"exact"', '"exakt"'), [], ["exakt", "exact"]),
     "option of compare": (COMPARE.replace("n_sweeps", "sweeps"), [], ["sweeps", "n_sweeps"]),
+    "no table": (SAMPLE, ["--set", "sample.until=3"], ["sample.until = 3: expected a table, such as { name = value }"]),
+    "negative seconds": (SAMPLE, ["--set", "store.commit_seconds=-1.0"], ["store.commit_seconds must be at least 0"]),
+    "all rows held out": (FIT, ["--set", "data.holdout=1.5"], ["data.holdout must be below 1"]),
     "classify without labels": (FIT + "[classify]\n", [], ["[classify]", "labels"]),
 }  # fmt: skip
 
@@ -218,7 +227,7 @@ def test_warnings_of_other_packages_are_one_line(capsys):
     assert capsys.readouterr().err == "fastbm: warning: a  first line and another\n"
 
 
-NOWHERE, LONG = "~nobody-of-that-name/x.h5", "x" * 300
+NOWHERE, LONG, MEMORY = "~nobody-of-that-name/x.h5", "x" * 300, "/proc/self/mem"
 CAMPAIGN = SAMPLE + '[grid]\n"sample.seed" = [1]\n'
 PATHS = [
     (SAMPLE, ["show", NOWHERE], "must name a home folder that there is; got '~nobody"),
@@ -232,6 +241,7 @@ PATHS = [
     (CAMPAIGN, ["run", "run.toml", "--set", 'campaign.out="a\\u0000b"'], "campaign.out must not hold a zero character"),
     (CAMPAIGN, ["run", "run.toml", "--out", LONG], "File name too long"),
     *((SAMPLE, [verb, LONG], "File name too long") for verb in ("verify", "watch", "merge", "show")),
+    *((SAMPLE, [verb, MEMORY], f"{MEMORY} cannot be read: ") for verb in ("run", "verify") if Path(MEMORY).exists()),
 ]
 
 

@@ -31,7 +31,7 @@ ELSEWHERE = {
     "num_reads": ("n_chains", "Reads are chains here: n_chains."),
     "n_samples": ("n_sweeps", "Each of n_chains chains gives n_sweeps // thin samples: set n_sweeps."),
 }
-_FULL = (errno.ENOSPC, errno.EDQUOT)
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 LARGEST_COUNT = 2**53  # which floats hold exactly too, and no run comes near
 _of_thread = local()  # what it keeps of warnings, where it does
 
@@ -42,14 +42,14 @@ class StorageError(OSError):
     Attributes
     ----------
     resumable : bool
-        Whether a disk has stopped a run that can go on once there is space again.
+        Whether a disk has stopped a run that can go on once there is space again, or it is mended.
     """
 
     resumable = False
 
 
 def is_full(error: BaseException | None) -> bool:
-    """Return whether an error, or what it came of, is that of a disk that is full."""
+    """Return whether an error, or what it came of, is that of a disk that is full, or fails."""
     return isinstance(error, OSError) and (error.errno in _FULL or is_full(error.__cause__))
 
 

@@ -10,8 +10,8 @@ import hashlib
 import os
 import secrets
 import struct
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -47,6 +47,23 @@ def refuse_foreign(path: Path, what: str, is_ours: Callable[[BinaryIO], bool]) -
             if not os.fstat(file.fileno()).st_size or is_ours(file):
                 return path.resolve()
     raise StorageError(f"{path} exists and is no {what} of fastbm. Nothing was changed. Move it or write elsewhere.")
+
+
+@contextmanager
+def reading(path: str | Path) -> Iterator[None]:
+    """Name the file of the body where the system does not let it be read.
+
+    Raises
+    ------
+    StorageError
+    """
+    try:
+        yield
+    except StorageError:
+        raise
+    except OSError as error:
+        text = f"{path} cannot be read: {error.strerror or error}. Make it readable, or name another file."
+        raise StorageError(text) from error
 
 
 def write_whole(path: Path, data: bytes | memoryview) -> None:

@@ -13,7 +13,7 @@ from ..runs.begin import begin, resume
 from ..runs.loop import Progress
 from ..runs.stop import Stop
 from ..runs.workers.jobs import Job
-from ..store import Reader, is_there
+from ..store import is_there
 from . import attempts
 from .generations import Generation, other_versions, versions_of
 from .grid import Cell
@@ -86,12 +86,3 @@ def spec_of(generation: Generation, k: int, cells: list[dict[str, Any]]) -> dict
 def entry_of(cell: Cell, base: Mapping[str, Any], place: tuple[int, int]) -> dict[str, Any]:
     """Return what a spec says of a cell; `place` is its generation and its number in the grid."""
     return {"id": cell.id, "keys": cell.keys, "set": changes(base, cell.keys, cell.tables), "at": list(place)}
-
-
-def cells_of(reader: Reader) -> list[dict[str, Any]]:
-    """Return what the file of a shard says of its cells."""
-    spec = reader.spec
-    if spec.get("kind") != KIND:
-        raise StorageError(f"{reader.path} is no shard of a campaign, but a run of kind {spec.get('kind')!r}.")
-    found: list[dict[str, Any]] = spec["cells"]
-    return found

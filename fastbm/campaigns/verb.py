@@ -26,6 +26,7 @@ from .campaign import Campaign, open_campaign
 from .generations import read_all
 from .settled import jobs_of, settle
 from .shard import is_finished, path_of
+from .status import opened
 
 MOST_TEXTS = 3  # of shards that could not be done
 PRELOADED = ("fastbm.campaigns.shard",)  # what workers share from before they are forked
@@ -252,6 +253,8 @@ def _ended(folder: Path, left: Left, stop: Stop, part: Any, n_left: int, n_shard
         raise Interrupted(text, found)
     if left.busy and part is None:
         raise Interrupted(f"{len(left.busy)} shards are being written by other processes.", found)
+    for _ in opened(folder, found.generations):  # what was there as a finished shard may be damaged, or another's
+        pass
     return found
 
 

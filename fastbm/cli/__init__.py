@@ -73,6 +73,8 @@ def _of_the_system(error: OSError) -> int:
         return _print_error(f"the output cannot be written: {error.strerror}.", FAILED)
     if error.errno == errno.ENAMETOOLONG:
         return _print_error(f"{error.filename}: {error.strerror}. Take a shorter name.", BAD_INPUT)
+    if isinstance(error, PermissionError) and error.filename is not None:
+        return _print_error(f"{error.filename}: {error.strerror}. Change that, or name another.", BAD_INPUT)
     raise error
 
 

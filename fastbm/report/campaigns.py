@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from .._base import checks
-from .._base.checks import StorageError
+from .._base.checks import DamagedRun, StorageError
 from .._base.files import refuse_foreign
 from .._base.shown import printable
 from ..campaigns import verb
@@ -81,9 +81,13 @@ def show_status(folder: Path) -> None:
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
     table.add_row("campaign", escape(printable(folder)))
-    for name, value in open_campaign(folder).status.rows():
+    found = open_campaign(folder).status
+    for name, value in found.rows():
         table.add_row(name, value)
     console.print(table)
+    if found.damaged:
+        names = ", ".join(str(folder / "shards" / name) for name in found.damaged)
+        raise DamagedRun(f"damaged: {names}. Remove that, then resume: its cells are computed again.")
 
 
 def show(folder: Path) -> None:

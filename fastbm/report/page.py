@@ -74,7 +74,7 @@ def write_page(out: Path, place: Path | None, *, trust: bool = False) -> tuple[P
         if not reader.damage:
             raise
         text, whole = page(reader), False
-    write_whole(target, text.encode())
+    write_whole(target, text.encode(errors="backslashreplace"))  # names of files may hold what is no text
     return path, whole
 
 

@@ -183,7 +183,7 @@ def _show_finished(run: Run, out: Path, seconds: float) -> None:
     files = {"run": str(out)}
     try:
         files["picture"] = str(draw_picture(run, out.with_suffix(".png")))
-    except ImportError as error:
+    except (ImportError, ValueError) as error:  # of no Matplotlib, or no samples
         files["picture"] = f"none: {error}"
     except StorageError as error:  # the run is done all the same
         checks.warn(str(error), UserWarning)

@@ -12,6 +12,8 @@ from rich.markup import escape
 from .._base import files
 from .._base.checks import StorageError
 from .._base.shown import printable
+from ..campaigns.generations import read_all
+from ..campaigns.status import opened
 from ..learning.classifier.classifier import BoltzmannClassifier
 from ..learning.classifier.file import FORMAT as CLASSIFIER
 from ..machine import h5
@@ -28,7 +30,18 @@ def verify(out: Path) -> bool:
     if not is_campaign(out):
         return verify_file(out)
     runs = sorted({place.with_suffix("") if place.suffix == PARTS else place for place in _places(out)})
-    return all([verify_file(run) for run in runs])
+    return all([verify_file(run) for run in runs]) and _belong(out)
+
+
+def _belong(folder: Path) -> bool:
+    """Say whether a campaign's shards, which are whole, are its own and in their places."""
+    try:
+        for _ in opened(folder, read_all(folder)):
+            pass
+    except StorageError as error:
+        Console().print(f"[red]damaged[/]  {escape(printable(error))}", highlight=False)
+        return False
+    return True
 
 
 def _places(folder: Path) -> Iterator[Path]:
@@ -46,15 +59,16 @@ def verify_file(out: Path) -> bool:
     Raises
     ------
     StorageError
-        If there is no such file.
+        If there is no such file, or it may not be read.
     """
     started = time.perf_counter()
     console = Console()
-    try:
-        is_small = out.is_file() and files.check_seal(out)
-    except StorageError as error:
-        console.print(f"[red]damaged[/]  {escape(printable(error))}", highlight=False)
-        return False
+    with files.reading(out):
+        try:
+            is_small = out.is_file() and files.check_seal(out)
+        except StorageError as error:
+            console.print(f"[red]damaged[/]  {escape(printable(error))}", highlight=False)
+            return False
     if is_small:
         return _verify_small(out, console)
     found = verify_apart(out)

@@ -113,6 +113,8 @@ def _advance_all(task: Task, writer: Writer | Memory, stop: Stop, progress: Prog
             with nullcontext() if before is None else stop.breaking():
                 rows = task.advance()
         except Broken:
+            if before is None or not stop.requested:  # it is the stop of a run that this one is a block of
+                raise
             return before
         except Diverged:
             writer.commit(task.state())  # of the last block that was whole

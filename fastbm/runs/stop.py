@@ -36,6 +36,7 @@ WAKE: signal.Signals = getattr(signal, "SIGURG", None) or signal.SIGTERM
 MAX_SECONDS = "max_seconds"
 FIRST_SECONDS = 10.0  # a first block that has less is done whole: runs of very few seconds each come to an end too
 AGAIN_SECONDS = 0.05
+RACE = "ignored due to race condition"  # what Python says of a second signal that comes as its handler is put back
 MERGE_SECONDS = 2.0  # that a merge may go on for when a stop is asked for
 
 _active: list[Stop] = []  # in the main thread
@@ -184,7 +185,8 @@ class Stop:
     def _unraised(self, unraisable: Any) -> None:
         """Ask again where the exception was lost: Python drops those that leave a finaliser or a callback from C."""
         if unraisable.exc_type is None or not issubclass(unraisable.exc_type, Broken):
-            self._hook(unraisable)
+            if RACE not in str(unraisable.exc_value):
+                self._hook(unraisable)
             return
         self._may_break = True
         self._listen(WAKE, self._wake)

@@ -26,10 +26,12 @@ STATE_SHARE = 0.03
 FIRST_SECONDS = 1.0  # before a run can be looked at, and killed without all being lost
 KEPT_STATES = 4
 _CAUSES = {
-    errno.ENOSPC: ("no space left in", "Free space, then resume."),
-    errno.EDQUOT: ("disk quota exceeded in", "Free space, then resume."),
-    errno.EIO: ("input/output error in", "Check the disk, then resume."),
+    errno.ENOSPC: ("no space left in", "Free space"),
+    errno.EDQUOT: ("disk quota exceeded in", "Free space"),
+    errno.EFBIG: ("files may not become so large in", "Raise that limit (ulimit -f)"),
+    errno.EIO: ("input/output error in", "Check the disk"),
 }
+_OF_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
 @dataclass
@@ -220,7 +222,7 @@ def prune_states(names: Names, last: int) -> None:
 
 @contextmanager
 def disk_errors(names: Names, *, needed: int = 0, safe: int | None = None, resumable: bool = False) -> Iterator[None]:
-    """Turn errors of the disk into a StorageError, with `resumable` for a begun run whose disk is full.
+    """Turn errors of the disk into a StorageError; with `resumable` the run has begun, and can go on if that is mended.
 
     `safe` blocks are committed; None where nothing was to be added to them.
     """
@@ -229,19 +231,23 @@ def disk_errors(names: Names, *, needed: int = 0, safe: int | None = None, resum
     except StorageError:
         raise
     except OSError as error:
-        found = disk_error(names, error, needed, safe)
+        found = disk_error(names, error, needed, safe, resumable)
         found.resumable = resumable and is_full(error)
         raise found from error
 
 
-def disk_error(names: Names, error: OSError, needed: int, safe: int | None) -> StorageError:
+def disk_error(names: Names, error: OSError, needed: int, safe: int | None, resumable: bool) -> StorageError:
     """Return the error that says what the disk refused, what is safe, and the way out."""
     folder = names.merged.parent
-    other = (f"cannot write ({error.strerror or error}) in", "Mend that, then resume.")
+    other = (f"cannot write ({error.strerror or error}) in", "Mend that")
     cause, way_out = _CAUSES.get(error.errno or 0, other)
-    free = ""
-    with suppress(OSError):
-        free = f", {shutil.disk_usage(folder).free / 1e6:.1f} MB free"
-    space = f"(needed {needed / 1e6:.1f} MB{free})"
-    kept = "What is committed is" if safe is None else f"{blocks_safe(safe)} are"
-    return StorageError(f"{cause} {folder} {space}. {kept} safe. {way_out}")
+    space = ""
+    if error.errno in _OF_SPACE:
+        with suppress(OSError):
+            space = f", {shutil.disk_usage(folder).free / 1e6:.1f} MB free"
+        space = f" (needed {needed / 1e6:.1f} MB{space})"
+    kept = "What is committed is safe" if safe is None else f"{blocks_safe(safe)} are safe"
+    if not safe and not resumable:
+        kept = f"Nothing of {names.shown} was begun"
+    then = "resume" if resumable else "begin it again"
+    return StorageError(f"{cause} {folder}{space}. {kept}. {way_out}, then {then}.")

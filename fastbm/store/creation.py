@@ -120,12 +120,12 @@ def create(
         header = Header(run_id, 0, 0, 0, spec_hash(text), prev_sha256="", index=index_of(streams, {}))
         contents = Contents(streams, {}, first_state, own, text, first_inputs, compression)
         header = write_first(names, header, contents)
-        with disk_errors(names, safe=0):
+        with disk_errors(names, safe=0, resumable=True):
             no_sync = disk.sync_folder(names.parts.parent)
             for folder in made[1:]:
                 disk.sync_folder(folder.parent)
         warn_of_place(names, lock.lacks, no_sync)
-        with disk_errors(names, safe=0):
+        with disk_errors(names, safe=0, resumable=True):
             clear_leftovers(names, merged=bool(replaced))
     except BaseException:
         give_up(names, lock)
@@ -161,7 +161,7 @@ def write_first(names: Names, header: Header, contents: Contents) -> Header:
         )
         error.errno = errno.ENOSPC
         raise error
-    with disk_errors(names, needed=len(image), safe=header.first_block):
+    with disk_errors(names, needed=len(image), safe=header.first_block, resumable=header.first_block > 0):
         digest = write_sealed(image, names.segment(0))
     return replace(header, sha256=digest)
 

@@ -15,11 +15,12 @@ from .._base.streams import Stream
 from . import hdf
 from .chain import Origin, parse_settings, read_origin, way_out_of_lost_parts
 from .checked import MergedFile
-from .holder import is_live
+from .holder import is_live, read_holder, silent_for
 from .image import MARKED, SIGNATURE, Damaged, Foreign, check_hash
 from .names import Names, is_campaign
 from .schema import FORMAT, INPUTS, META, SPEC, STATE, Arrays, check_major
 
+NAMELESS_SECONDS = 5.0  # that a writer may take to say in its lock who it is
 DISTRUST = "Its rows cannot be trusted. Restore a copy of it, or move it away and run it again."
 ABOUT = {"run_id": str, "merged_from": str, "n_blocks": int}  # what a merged file must say of its making
 NO_SEAL = (
@@ -239,7 +240,7 @@ def missing(names: Names) -> StorageError:
         ours = {names.lock, *names.temporaries()}
         left = [path for path in names.parts.iterdir() if path not in ours]
         why = " A run that was killed before its first one leaves that: begin it again."
-        if is_live(names):
+        if is_live(names) or (read_holder(names.lock) is None and silent_for(names) < NAMELESS_SECONDS):
             why = " A process is about to make the first one."
         return StorageError(f"{text}, and {names.shown}.parts holds no commit.{'' if left else why}")
     runs = {path.name.removesuffix(".parts") for path in folder.iterdir() if ".h5" in path.suffixes}

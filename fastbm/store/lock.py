@@ -193,6 +193,9 @@ class Lock:
             os.pwrite(self._handle, text, 0)  # before what was longer is cut: readers never see an empty text
             os.truncate(self._handle, len(text))
         except OSError as error:
+            with suppress(OSError):
+                if not names.segment_numbers():
+                    disk.unlink(names.lock)
             self._let_go()
             raise StorageError(
                 f"{(error.strerror or str(error)).lower()} in {names.merged.parent}, for the lock of {names.shown}. "

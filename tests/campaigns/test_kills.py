@@ -11,8 +11,11 @@ from typing import Any
 import pytest
 
 import fastbm as bm
+from fastbm.runs.fit.task import FitTask
 from fastbm.runs.infer.cells import Cells
-from tests.support import campaign_kills as kills
+from fastbm.runs.infer.task import CellsTask
+from fastbm.runs.sample.task import SampleTask
+from tests.support import campaign_kills as kills, pace
 from tests.support.crash import assert_same_run, memory_folder
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastbm.ConvergenceWarning")
@@ -48,6 +51,42 @@ def test_a_cell_of_infer_that_is_stopped_before_it_has_a_result_is_computed_agai
         bm.campaign(said, out=tmp_path / "out")
     found = bm.campaign(said, out=tmp_path / "out")
     assert found.failed == {} and len(found.table) == 2
+
+
+ISING = {"name": "ising", "shape": [3, 3]}
+CELLS: dict[str, tuple[type[Any], dict[str, Any]]] = {
+    "sample": (SampleTask, {"model": ISING, "sample": {"n_sweeps": 8, "n_chains": 8}}),
+    "compare": (CellsTask, {"model": ISING, "compare": {"methods": ["mean-field", "exact"]}}),
+    "fit": (FitTask, {"data": {"source": "bars-and-stripes", "side": 2}, "fit": {"n_hidden": 2, "epochs": 2}}),
+}
+
+
+@pytest.mark.parametrize("verb", CELLS)
+def test_a_signal_in_any_block_of_a_cell_leaves_no_row_of_half_a_cell(
+    verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kind, said = CELLS[verb]
+    said = {**said, "grid": {f"{verb}.seed": [1, 2]}, "campaign": {"n_shards": 1}}
+    advance, n_begun = kind.advance, 0
+
+    def signalled(task: Any) -> Any:
+        nonlocal n_begun
+        n_begun += 1
+        if n_begun == at:
+            os.kill(os.getpid(), signal.SIGINT)
+        return advance(task)
+
+    monkeypatch.setattr(kind, "advance", signalled)
+    with pace.short_blocks():
+        at = 0
+        whole = bm.campaign(said, out=tmp_path / "whole", threads=1)
+        for at in range(1, (n_blocks := n_begun) + 1):
+            out, n_begun = tmp_path / f"{at}", 0
+            with pytest.raises(bm.Interrupted, match="stopped by SIGINT after cell"):
+                bm.campaign(said, out=out, threads=1)
+            assert bm.open(out).status.done == (at > n_blocks // 2)
+            assert bm.campaign(said, out=out, threads=1).failed == {}
+            assert kills.contents(out) == kills.contents(whole.path)
 
 
 def test_after_kills_of_workers_and_coordinators_the_bytes_are_the_same() -> None:

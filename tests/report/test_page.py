@@ -71,6 +71,11 @@ def test_runs_of_every_kind(tmp_path: Path) -> None:
     assert "specific heat" in read(tmp_path / "ladder.html")
 
 
+def test_a_file_whose_name_is_no_text_has_a_page(tmp_path: Path) -> None:
+    run = runs.sample(Path(os.fsdecode(os.fsencode(tmp_path / "r") + b"\xff.h5")))
+    assert r"fastbm verify $&#x27;" in read(write_page(run.path, None)[0])
+
+
 def test_settings_are_those_of_a_file_that_runs(tmp_path: Path) -> None:
     out = tmp_path / "run.h5"
     source = Path(__file__).parents[2] / "runs" / "ising.toml"

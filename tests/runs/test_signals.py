@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import fastbm as bm
+from fastbm.runs.stop import Stop
 from tests.support import machines
 from tests.support.runs import LEARNING, MODEL, assert_same, fit, sample
 
@@ -96,3 +99,12 @@ def test_runs_in_other_threads_leave_signals_alone() -> None:
     thread.start()
     thread.join()
     assert_same(found[0], sample())
+
+
+def test_a_second_signal_that_python_drops_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[Any] = []
+    monkeypatch.setattr(sys, "unraisablehook", told.append)
+    with Stop():
+        for text in ("Signal 15 ignored due to race condition", "another"):
+            sys.unraisablehook(SimpleNamespace(exc_type=OSError, exc_value=OSError(text)))  # type: ignore[arg-type]
+    assert [str(one.exc_value) for one in told] == ["another"]

@@ -16,7 +16,7 @@ from fastbm.store import holder, lock as lock_module, open_reader, resume
 from fastbm.store.holder import COMMITS_MISSED, SILENCE, Holder, is_live, myself, read_holder
 from fastbm.store.names import Names
 from tests.support import store
-from tests.support.store import append, begin, begun
+from tests.support.store import append, begin, begun, refused
 
 tmp_path = store.tmp_path
 WRITER = """
@@ -164,3 +164,12 @@ def test_a_killed_writer_is_gone(tmp_path: Path) -> None:
         assert writer.n_blocks == 6
         assert reader.live
     assert not reader.live
+
+
+@pytest.mark.parametrize(("age", "text"), [(0.0, "A process is about to make the first one"), (60.0, "begin it again")])
+def test_a_lock_without_a_text_is_that_of_a_writer_that_begins(tmp_path: Path, age: float, text: str) -> None:
+    names = Names(tmp_path / "run.h5")
+    names.parts.mkdir()
+    names.lock.touch()
+    os.utime(names.parts, (time.time() - age,) * 2)
+    refused(lambda: open_reader(names.merged), text)

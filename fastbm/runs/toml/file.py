@@ -268,7 +268,8 @@ def check_table(name: str, table: Mapping[str, Any], tables: Mapping[str, Mappin
         try:
             msgspec.convert(value, keys[key])
         except msgspec.ValidationError as error:
-            raise ValueError(f"{name}.{key} = {value!r}: {str(error)[0].lower()}{str(error)[1:]}.") from None
+            text = str(error).replace("`object`", "a table, such as { name = value }")
+            raise ValueError(f"{name}.{key} = {value!r}: {text[0].lower()}{text[1:]}.") from None
 
 
 def takes_executor(tables: Mapping[str, Any], verb: str) -> bool:
@@ -281,24 +282,24 @@ def call(tables: Mapping[str, Any], verb: str) -> Callable[..., Any]:
 
     An error about an argument that stands in the file names its table too.
     """
-    with _naming("model", tables.get("model")):
+    with _naming(tables, "model", "data"):
         made = _call(tables, verb)
 
     def named(**given: Any) -> Any:
-        with _naming(verb, tables[verb]):
+        with _naming(tables, verb, "store", "data"):
             return made(**given)
 
     return named
 
 
 @contextmanager
-def _naming(table: str, keys: Any) -> Iterator[None]:
+def _naming(tables: Mapping[str, Any], *names: str) -> Iterator[None]:
     try:
         yield
     except (ValueError, TypeError) as error:
         named = re.match(r"\w+", str(error))  # "shape" of "shape[1] must be"
-        if isinstance(keys, dict) and named and named[0] in keys:
-            error.args = (f"{table}.{error}", *error.args[1:])
+        if where := [name for name in names if named and named[0] in (tables.get(name) or ())]:
+            error.args = (f"{where[0]}.{error}", *error.args[1:])
         raise
 
 

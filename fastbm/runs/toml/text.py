@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..._base import checks
+from ..._base.files import reading
 
 OF_CAMPAIGNS = ("grid", "zip", "campaign")  # tables
 
@@ -21,12 +22,13 @@ def read(path: str | Path, changes: Iterable[str] = ()) -> dict[str, dict[str, A
     ValueError
         For text that is not TOML, or a change that is not of the form; the text names the place.
     StorageError
-        For a missing file.
+        For a file that is missing, or may not be read.
     """
     if not os.path.isfile(path):
         raise checks.StorageError(f"{path} {checks.no_file(path)}.")
     try:
-        tables = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        with reading(path):
+            tables = tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is not valid TOML: {error}") from None
     for change in changes:

@@ -47,6 +47,8 @@ class DiskFile(Placed):
         Places at which HDF5 has put the blank, in the order in which it did.
     """
 
+    _handle = -1  # where the file cannot be made, Python closes it all the same
+
     def __init__(self, path: Path) -> None:
         super().__init__()
         self._handle = disk.create(path)

@@ -74,7 +74,7 @@ def merge_chain(names: Names, halt: Halt = never, written: Written | None = None
                     whole = follow(names, status.origin, hash_last=None)
                     raise _damaged(str(error), whole.headers[-1].end_block) from None
                 raise
-    with disk_errors(names):
+    with disk_errors(names, resumable=True):
         names.fence()
         remove_parts(names)
 

@@ -27,7 +27,11 @@ whole = store.whole
     [
         (errno.ENOSPC, r"no space left in .* \(needed 0.0 MB, .* MB free\). Blocks 0-1 are safe. Free space, then re"),
         (errno.EDQUOT, r"disk quota exceeded in .* Blocks 0-1 are safe. Free space, then resume."),
-        (errno.EIO, r"input/output error in .* Blocks 0-1 are safe. Check the disk, then resume."),
+        (errno.EIO, r"input/output error in [^()]* Blocks 0-1 are safe. Check the disk, then resume."),
+        (
+            errno.EFBIG,
+            r"files may not become so large in [^()]* Blocks 0-1 are safe. Raise that limit .*, then resume.",
+        ),
     ],
 )
 @pytest.mark.parametrize("operation", ["write", "sync"])
@@ -35,7 +39,7 @@ def test_what_the_disk_refuses_is_raised_and_nothing_committed_is_lost(
     tmp_path: Path, whole: Path, monkeypatch: pytest.MonkeyPatch, code: int, text: str, operation: str
 ) -> None:
     path = tmp_path / "run.h5"
-    with pytest.raises(StorageError, match=text), begin(path, commit_bytes=1) as writer:
+    with pytest.raises(StorageError, match=text) as told, begin(path, commit_bytes=1) as writer:
         append(writer, 0, 2)
 
         def fails(*arguments: Any) -> int:
@@ -47,11 +51,27 @@ def test_what_the_disk_refuses_is_raised_and_nothing_committed_is_lost(
             while writer._busy:
                 time.sleep(0.001)
             append(writer, 3, 4, commit_each=False)
-    assert [path.name for path in Names(path).temporaries()] == []
+    assert told.value.resumable and [path.name for path in Names(path).temporaries()] == []
     with open_reader(path) as reader:
         check_rows(reader, 2)
     complete(path)
     crash.assert_same_run(whole, path)
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "text"),
+    [(os, "pwrite", "file too large in .* for the lock"), (disk, "write", "Nothing of .* was begun.* begin it again")],
+)
+def test_a_run_that_the_disk_refuses_to_begin_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, text: str
+) -> None:
+    def fails(*arguments: Any) -> int:
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
+
+    with monkeypatch.context() as patch, pytest.raises(StorageError, match=text) as told:
+        patch.setattr(owner, name, fails)
+        begin(tmp_path / "run.h5")
+    assert not told.value.resumable and not os.listdir(tmp_path)
 
 
 def test_a_failure_is_raised_at_close_if_not_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
