@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import expit, logsumexp, softmax
+from scipy.special import logsumexp, softmax
 
 from .._base import checks
 from .._base.threads import single_threaded_blas
@@ -20,9 +20,9 @@ from .result import Inference, claim
 from .scout.marginal import Marginal, has_marginal
 
 MOST_UNITS = 21  # that are counted, or of one side
-MOST_TERMS = 10_000_000  # states of one side times units of the other
-LOW_UNITS = 11  # that are counted together
-TOGETHER = 1 << 18  # states, or numbers of one side, at once
+MOST_TERMS = 3_000_000  # states of one side times units of the other
+LOW_UNITS = 10  # that are counted together
+TOGETHER = 1 << 16  # states, or numbers of one side, at once
 BARS, BARS_OF_MEANS = 5.0, 6.0  # by which an estimate may be off, and the worst of many
 ROUNDING = 1e-8  # of a number, or of 1
 
@@ -84,11 +84,12 @@ def _of_all_units(spin: BoltzmannMachine, beta: float) -> Iterator[Counted]:
     step = TOGETHER >> low
     for first in range(0, 1 << (n - low), step):
         upper = 2.0 * _bits(first, min(step, (1 << (n - low)) - first), n - low) - 1.0
-        both = inner + energies(upper, slice(low, n))[:, None] - upper @ weights[low:, :low] @ lower.T
-        log_z = float(logsumexp(-beta * both))
-        shares = np.exp(-beta * both - log_z)
+        both = upper @ -(weights[low:, :low] @ lower.T)
+        both += inner
+        both += energies(upper, slice(low, n))[:, None]
+        shares, log_z = _shares(-beta * both)
         means = np.concatenate([shares.sum(axis=0) @ lower, shares.sum(axis=1) @ upper])
-        yield Counted(log_z, float(np.sum(shares * both)), 0.5 * (1.0 + means))
+        yield Counted(log_z, float(np.vdot(shares, both)), 0.5 * (1.0 + means))
 
 
 def _of_one_side(model: BoltzmannMachine, beta: float, side: Marginal) -> Iterator[Counted]:
@@ -96,13 +97,26 @@ def _of_one_side(model: BoltzmannMachine, beta: float, side: Marginal) -> Iterat
     step = max(TOGETHER // len(side.summed), 1)
     for first in range(0, 1 << n_kept, step):
         up = _bits(first, min(step, (1 << n_kept) - first), n_kept)
-        log_f, fields = side.log_f(up), plain.fields(up)
-        log_z = float(logsumexp(log_f))
-        shares, p = np.exp(log_f - log_z), expit(beta * fields)
-        energies = -(plain.constant + up @ plain.bias[side.kept] + np.sum(p * fields, axis=1))
+        fields = plain.fields(up)
+        odds = beta * fields
+        p = np.exp(-np.abs(odds))  # of the less likely way, over the other
+        own = plain.constant + up @ plain.bias[side.kept]
+        shares, log_z = _shares(beta * own + np.sum(np.maximum(odds, 0.0) + np.log1p(p), axis=1))
+        p = np.where(odds > 0.0, 1.0, p) / (1.0 + p)
+        energies = -own - np.einsum("ij,ij->i", p, fields)
         means = np.empty(model.n_units)
         means[side.kept], means[side.summed] = shares @ up, shares @ p
         yield Counted(log_z, float(shares @ energies), means)
+
+
+def _shares(log_f: np.ndarray) -> tuple[np.ndarray, float]:
+    """Return weights normalised to a sum of 1, in place of their logarithms, and the logarithm of their sum."""
+    top = float(log_f.max())
+    log_f -= top
+    shares = np.exp(log_f, out=log_f)
+    total = float(shares.sum())
+    shares /= total
+    return shares, top + math.log(total)
 
 
 def _contradiction(model: BoltzmannMachine, found: Inference, truth: Counted) -> str:

@@ -28,8 +28,8 @@ from .weights import Average, average
 
 COLD = 7  # what seeds are derived by
 N_STATES, N_WALKS = 4, 8  # states that walks begin at, and walks from each
-FEWEST_STEPS, MOST_STEPS = 50, 400
-PART = 0.4  # of the method's own time
+FEWEST_STEPS, MOST_STEPS = 50, 200
+PART = 0.15  # of the method's own time
 HELD = 6.0  # log-odds by which most units are held where walks begin
 HELD_PART = 0.1  # of units, those that are held least, which need not be
 LOWEST, HIGHEST = 2.0, 30.0  # times the inverse temperature of the machine
