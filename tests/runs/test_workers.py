@@ -30,9 +30,13 @@ DEADLINE = 60.0
 
 # a worker that samples in a thread, as Dask has it; its main thread waits
 THREADED = """
-import sys, threading
+import os, sys, threading
 import fastbm as bm
 from fastbm._base.threads import available
+
+def leave(number):
+    thread.join(10)  # what it says is heard
+    os.kill(os.getpid(), number)
 
 def work():
     try:
@@ -40,8 +44,8 @@ def work():
     except bm.Interrupted as stopped:
         print(available(), stopped, flush=True)
 
-bm.workers.initialise()
 thread = threading.Thread(target=work)
+bm.workers.initialise(leave)
 thread.start()
 print("begun", flush=True)
 thread.join()
