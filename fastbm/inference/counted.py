@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 from scipy.special import logsumexp, softmax
 
-from .._base import checks
 from .._base.threads import single_threaded_blas
 from ..machine.machine import BoltzmannMachine
 from .result import Inference, claim
-from .scout.marginal import Marginal, has_marginal
+from .scout.marginal import Marginal, has_marginal, sides_of
+from .verdict import Verdict, judged
 
 MOST_UNITS = 21  # that are counted, or of one side
 MOST_TERMS = 3_000_000  # states of one side times units of the other
@@ -43,23 +42,20 @@ def confront(model: BoltzmannMachine, found: Inference, beta: float) -> Inferenc
     reason = "" if truth is None else _contradiction(model, found, truth)
     if not reason:
         return found
-    checks.warn(
-        f"{found.method} has not converged: {reason}. Its error bars are not to be trusted. This machine is small "
-        'enough for infer(model, "exact").'
-    )
-    return replace(found, converged=False, detail=found.detail | {"doubt": reason})
+    return judged(found, Verdict(False, reason), 'This machine is small enough for infer(model, "exact")')
 
 
 def count(model: BoltzmannMachine, beta: float) -> Counted | None:
     """Count all states; None where they are too many."""
     if has_marginal(model):
-        side = Marginal.of(model, beta)
-        few = len(side.kept) <= MOST_UNITS and len(side.summed) << len(side.kept) <= MOST_TERMS
-        parts = _of_one_side(model, beta, side)
-    else:
-        few, parts = model.n_units <= MOST_UNITS, _of_all_units(model.to_units("spin"), beta)
-    if not few:
+        kept, summed = sorted(map(len, sides_of(model)))
+        if kept > MOST_UNITS or summed << kept > MOST_TERMS:
+            return None
+        parts = _of_one_side(model, beta)
+    elif model.n_units > MOST_UNITS:
         return None
+    else:
+        parts = _of_all_units(model.to_units("spin"), beta)
     with single_threaded_blas(), np.errstate(over="ignore"):
         log_z, energy, p = zip(*parts, strict=True)
     shares = softmax(log_z)
@@ -92,20 +88,20 @@ def _of_all_units(spin: BoltzmannMachine, beta: float) -> Iterator[Counted]:
         yield Counted(log_z, float(np.vdot(shares, both)), 0.5 * (1.0 + means))
 
 
-def _of_one_side(model: BoltzmannMachine, beta: float, side: Marginal) -> Iterator[Counted]:
-    plain, n_kept = Marginal.of(model, 1.0), len(side.kept)
-    step = max(TOGETHER // len(side.summed), 1)
+def _of_one_side(model: BoltzmannMachine, beta: float) -> Iterator[Counted]:
+    plain = Marginal.of(model, 1.0)
+    n_kept, step = len(plain.kept), max(TOGETHER // len(plain.summed), 1)
     for first in range(0, 1 << n_kept, step):
         up = _bits(first, min(step, (1 << n_kept) - first), n_kept)
         fields = plain.fields(up)
         odds = beta * fields
         p = np.exp(-np.abs(odds))  # of the less likely way, over the other
-        own = plain.constant + up @ plain.bias[side.kept]
+        own = plain.constant + up @ plain.bias[plain.kept]
         shares, log_z = _shares(beta * own + np.sum(np.maximum(odds, 0.0) + np.log1p(p), axis=1))
         p = np.where(odds > 0.0, 1.0, p) / (1.0 + p)
         energies = -own - np.einsum("ij,ij->i", p, fields)
         means = np.empty(model.n_units)
-        means[side.kept], means[side.summed] = shares @ up, shares @ p
+        means[plain.kept], means[plain.summed] = shares @ up, shares @ p
         yield Counted(log_z, float(shares @ energies), means)
 
 

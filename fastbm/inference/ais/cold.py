@@ -11,18 +11,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
-from ..._base import checks, rng
+from ..._base import rng
 from ..._base.threads import single_threaded_blas
 from ...machine.machine import BoltzmannMachine
 from ..result import Inference, claim
 from ..scout.bounds import STAY, modes, relaxed
 from ..scout.scout import LEAST_SECONDS, attempt_seconds
-from ..verdict import BARS, apart
+from ..verdict import BARS, Verdict, apart, judged
 from .walks import make_walk
 from .weights import Average, average
 
@@ -63,8 +62,7 @@ def look(
     reason = _missed(model, found, beta, seed, threads, up)
     if not reason:
         return found
-    checks.warn(f"{found.method} has not converged: {reason}. Its error bars are not to be trusted.")
-    return replace(found, converged=False, detail=found.detail | {"doubt": reason})
+    return judged(found, Verdict(False, reason), "Compare samples that begin in both phases (initial)")
 
 
 def _missed(

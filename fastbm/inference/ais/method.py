@@ -154,7 +154,9 @@ class AIS(_Paths):
     are uneven (ess below 0.7 of their number) by the bootstrap and from a log-normal tail; where walks down that stand
     witness tell something else, half of what lies between, or as much as they scatter; and what states that no walk has
     met, a valley of one part in as many walks (unless there is one alone, for certain), and rounding may add.
-    `converged` is True only if walks down from other states agree; ``detail["witness"]`` tells what was seen.
+    `converged` is True only if walks down from other states agree, and walks from low states at low temperature, and of
+    up to 21 units the sum over all states; it is None where the error is above half a nat. ``detail["witness"]`` tells
+    what was seen.
 
     Costs a sweep of all chains for each temperature; the weights cost next to nothing. Even weights are no sign of a
     right answer: chains that all end in one valley agree on its part of Z.

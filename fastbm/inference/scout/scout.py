@@ -20,7 +20,7 @@ from ...sampling.tempering import AT_ONCE, TemperedChains
 from ...sampling.unseen import free_spread
 from ...sampling.valleys import is_even
 from . import bit_tempering
-from .bounds import FROM_STATES, MOST_HELD, N_CLIMBS, RELAXATIONS, STEEPEST, OtherSide, mean_field_bound, other_sides
+from .bounds import FROM_STATES, HELD_CLIMBS, N_CLIMBS, RELAXATIONS, STEEPEST, OtherSide, mean_field_bound, other_sides
 from .marginal import Marginal, has_marginal
 from .marginal_tempering import temper, temper_seconds
 
@@ -112,7 +112,7 @@ def scout(
     bound = mean_field_bound(model, beta, lowest, seed)
     if bound > found.bound:
         found = replace(found, bound=bound, bound_by="mean field")
-    if found.up is None or (N_CLIMBS + 2 * MOST_HELD) * climb_seconds > seconds:
+    if found.up is None or (N_CLIMBS + HELD_CLIMBS) * climb_seconds > seconds:
         return found
     return replace(found, other_sides=other_sides(model, beta, found.up.mean(axis=0)))
 
