@@ -68,8 +68,8 @@ class SampleRun(Samples):
     def r_hat(self) -> list[float]:
         """Rank-normalised split R-hat of the energy, for each group of chains.
 
-        A group is one temperature and clamped pattern. From half a million energies on, some of them are taken. NaN
-        where the energy never changed: R-hat has no meaning there.
+        A group is one temperature and clamped pattern. Of many energies some are taken, evenly spaced (2^12 to rank, or
+        64 of each chain). NaN where the energy never changed: R-hat has no meaning there.
         """
         return [q.r_hat for q in convergence.quantities(self) if q.name == "energy"]
 
