@@ -49,7 +49,7 @@ def test_what_is_all_alike_has_an_error_bar(method: str) -> None:
     few = {"n_chains": 8, "n_sweeps": 8, "n_betas": 2, "burn_in": 0} if method == "tempering" else few
     truth = bm.infer(model, "exact").log_z
     for start, seed in itertools.product(("mean-field", "tempering"), range(6)):
-        found = calm(bm.infer, model, method, start=start, seed=seed, **few)
+        found = calm(bm.infer, model, method, start=start, seed=seed, witness=False, **few)
         assert abs(found.log_z - truth) < 4 * found.log_z_error < 0.3
 
 

@@ -15,7 +15,7 @@ from tests.twins import reference, sampling as slow
 ALL = 0xFFFFFFFF
 
 
-@settings(derandomize=True, max_examples=40, deadline=None)
+@settings(derandomize=True, max_examples=20, deadline=None)
 @given(
     st.one_of(st.integers(1, 300), st.sampled_from([512, 1000])),
     st.sampled_from([(4, 64), (4, 128), (16, 1), (16, 33), (16, 448), (16, 512)]),

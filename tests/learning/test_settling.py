@@ -61,6 +61,7 @@ def test_rows_that_are_equal_come_to_the_maximum_of_the_penalty() -> None:
         assert bm.fit(data, "monte-carlo", l2=0.01, l2_bias=0.01, weights_every=0).converged
 
 
+@pytest.mark.slow
 def test_weighted_rows_with_gaps_settle() -> None:
     rows, generator = glass(0.5, 1)[:600, :6].astype(float), np.random.default_rng(0)
     rows[generator.random(rows.shape) < 0.3] = np.nan

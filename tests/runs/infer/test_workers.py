@@ -72,12 +72,8 @@ def assert_kills_cost_no_bit(folder: Path, n: int, n_kills: int, run: Callable[.
     crash.assert_same_run(whole, path)
 
 
-def test_kills_of_workers_and_coordinators_cost_no_bit(folder: Path) -> None:
-    assert_kills_cost_no_bit(folder, 30, 2)
-
-
 @pytest.mark.slow
-def test_many_kills_cost_no_bit(folder: Path) -> None:
+def test_kills_of_workers_and_coordinators_cost_no_bit(folder: Path) -> None:
     assert_kills_cost_no_bit(folder, 33, 10)
 
 

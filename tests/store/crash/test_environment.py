@@ -139,7 +139,7 @@ def limited(path: Path, n_files: int, told: Path) -> Callable[[], None]:
     return act
 
 
-@pytest.mark.parametrize("limits", [range(4, 14, 3), pytest.param(range(4, 14), marks=pytest.mark.slow)], ids=str)
+@pytest.mark.parametrize("limits", [range(4, 14, 9), pytest.param(range(4, 14), marks=pytest.mark.slow)], ids=str)
 def test_few_open_files(whole: Path, folder: Path, limits: range) -> None:
     """Whatever their limit is, the run ends, or is refused in words and can be resumed."""
     path, told, found = folder / "run.h5", folder / "told", set()
