@@ -12,6 +12,7 @@ from ... import diagnostics
 from ..._base import checks, threads as threads_module
 from ...diagnostics.drift import drifts
 from ...sampling.observables import OF_PAIRS
+from .missed import why_missed
 from .samples import Samples
 from .units import agreements, spaced
 from .valleys import is_even, why_unseen
@@ -27,6 +28,7 @@ SEARCHED = "it searched, and nothing tells whether a lower state exists"
 ODD = ("magnetisation", "overlap")  # named observables that change sign with all units of a chain
 FEW = 8  # samples, among which a quantity that changes at all has most often changed
 FEWEST_TO_DRIFT = 8  # chains, whose differences then tell the error themselves
+MANY_ATTEMPTS = 1 << 28  # about a second of them
 MANY_NUMBERS, FEW_UNITS = 1 << 17, 512  # with so many numbers, ranks of series take about as long as counting bits
 
 T = TypeVar("T")
@@ -227,8 +229,14 @@ def _judge(run: Samples) -> Judgement:
         return Judgement(None, "an observable is not always finite", watched)
     if _frozen(run):
         return Judgement(None, "chains that stand still cannot be compared", watched)
-    reason = why_unseen(run, min(map(len, groups(run))))
-    return Judgement(None if reason else True, reason, watched)
+    if reason := why_unseen(run, min(map(len, groups(run)))):
+        return Judgement(None, reason, watched)
+    reason = _missed(run)
+    return Judgement(not reason, reason, watched)
+
+
+def _missed(run: Samples) -> str:
+    return _once(run, "missed", lambda: why_missed(run, groups(run)))
 
 
 def _why_not_asked(run: Samples) -> str:
@@ -340,7 +348,16 @@ def _of_disagreement(run: Samples, way_out: str) -> str:
         )
     if bad := next((q for q in (*_of_units(run), *series) if not q.agrees), None):
         return f"chains {'drift together' if bad.drifts else 'disagree'}: {_disagreement(bad)}. {way_out}."
+    if _is_long(run) and (reason := _missed(run)):
+        return f"chains agree, but {reason}. Begin chains at other states too (initial)."
     return ""
+
+
+def _is_long(run: Samples) -> bool:
+    """Return whether a run took so long that bounds are looked at unasked."""
+    settings = run.config["sample"]
+    replicas = settings["n_chains"] * max(len(settings.get("betas") or ()), 1)
+    return bool(replicas * run._start.n_units * settings["n_sweeps"] >= MANY_ATTEMPTS)
 
 
 def _unmet(run: Samples, limit: str, way_out: str) -> str:
