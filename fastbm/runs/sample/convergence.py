@@ -12,7 +12,6 @@ from ... import diagnostics
 from ..._base import checks, threads as threads_module
 from ...diagnostics.drift import drifts
 from ...sampling.observables import OF_PAIRS
-from .missed import why_missed
 from .samples import Samples
 from .units import agreements, spaced
 from .valleys import is_even, why_unseen
@@ -236,6 +235,8 @@ def _judge(run: Samples) -> Judgement:
 
 
 def _missed(run: Samples) -> str:
+    from .missed import why_missed  # which not every run is asked
+
     return _once(run, "missed", lambda: why_missed(run, groups(run)))
 
 
