@@ -207,13 +207,8 @@ def _of_series(run: Samples) -> list[Quantity]:
 
 
 def _judge(run: Samples) -> Judgement:
-    settings = run.config["sample"]
-    if settings["sampler"] == "population-annealing":
-        families = independent_families(run)
-        if families is None:
-            return Judgement(None, "no replicas have come to the last temperature yet")
-        few = f"replicas come from {families:.3g} independent families, fewer than {SMALL_POPULATION:g}"
-        return Judgement(families >= SMALL_POPULATION, few if families < SMALL_POPULATION else "")
+    if run._sampler == "population-annealing":
+        return _of_population(run)
     if reason := _why_not_asked(run):
         return Judgement(None, reason)
     if run.burn_in_found is False:
@@ -234,10 +229,24 @@ def _judge(run: Samples) -> Judgement:
     return Judgement(not reason, reason, watched)
 
 
-def _missed(run: Samples) -> str:
-    from .missed import why_missed  # which not every run is asked
+def _of_population(run: Samples) -> Judgement:
+    families = independent_families(run)
+    if families is None:
+        return Judgement(None, "no replicas have come to the last temperature yet")
+    if families < SMALL_POPULATION:
+        few = f"replicas come from {families:.3g} independent families, fewer than {SMALL_POPULATION:g}"
+        return Judgement(False, few)
+    reason = _missed(run)
+    return Judgement(not reason, reason)
 
-    return _once(run, "missed", lambda: why_missed(run, groups(run)))
+
+def _missed(run: Samples) -> str:
+    """Return what bounds say that chains, or a population, have missed."""
+    from .missed import why_missed, why_population_missed  # which not every run is asked
+
+    families = None if run.has_chains else independent_families(run)
+    find = partial(why_missed, run, groups(run)) if families is None else partial(why_population_missed, run, families)
+    return _once(run, "missed", find)
 
 
 def _why_not_asked(run: Samples) -> str:
@@ -320,7 +329,7 @@ def _complaint(run: Samples) -> str:
                 f"the population descends from about {families:.3g} independent replicas, too few for log Z or means "
                 f"to be trusted. Raise n_chains (now {settings['n_chains']}) or n_sweeps."
             )
-        return ""
+        return "" if families is None else _of_missed(run)
     if not run.has_chains or settings.get("keep") == "best" or run.at_log_times:
         return ""
     limit = f"n_sweeps = {settings['n_sweeps']}"
@@ -349,16 +358,18 @@ def _of_disagreement(run: Samples, way_out: str) -> str:
         )
     if bad := next((q for q in (*_of_units(run), *series) if not q.agrees), None):
         return f"chains {'drift together' if bad.drifts else 'disagree'}: {_disagreement(bad)}. {way_out}."
-    if _is_long(run) and (reason := _missed(run)):
-        return f"chains agree, but {reason}. Begin chains at other states too (initial)."
-    return ""
+    return _of_missed(run)
 
 
-def _is_long(run: Samples) -> bool:
-    """Return whether a run took so long that bounds are looked at unasked."""
+def _of_missed(run: Samples) -> str:
+    """Return what a run has missed, if it took so long that bounds are looked at unasked."""
     settings = run.config["sample"]
     replicas = settings["n_chains"] * max(len(settings.get("betas") or ()), 1)
-    return bool(replicas * run._start.n_units * settings["n_sweeps"] >= MANY_ATTEMPTS)
+    is_long = replicas * run._start.n_units * settings["n_sweeps"] >= MANY_ATTEMPTS
+    reason = _missed(run) if is_long else ""
+    return (
+        reason and f"{reason[0].upper()}{reason[1:]}. Compare runs that begin elsewhere (initial), or other samplers."
+    )
 
 
 def _unmet(run: Samples, limit: str, way_out: str) -> str:

@@ -9,6 +9,7 @@ above the upper one, chains have not been where most of the weight is, whatever 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,55 +25,100 @@ from .valleys import is_even
 MOST_UNITS = 1024  # whose pairs are counted
 MOST_GROUPS = 8  # of chains, the coldest ones
 FEWEST_STATES = 64  # of a group, in either half
+MOST_REPLICAS = 4096  # of a population, that are looked at
 BARS = 5.0
 ROUNDING = 1e-9
 
 
+class Seen(NamedTuple):
+    """What was seen of a machine: an upper end of log Z, if that is all there is, and how often units were up.
+
+    `claim` says what `log_z` is; `lowest` (n_states, n_units) are low states as bits.
+    """
+
+    claim: str
+    log_z: float
+    error: float
+    lowest: np.ndarray
+    p: np.ndarray
+    p_error: np.ndarray
+
+
 def why_missed(run: Samples, together: list[np.ndarray]) -> str:
-    """Return how bounds contradict what a run of chains in groups has sampled, as text; empty where they do not.
+    """Return how bounds contradict what chains in groups have sampled, as text; empty where they do not.
 
     Left out are large machines, clamped ones, and draws by exact sums.
     """
-    model = run._start
-    if run._sampler == "exact" or run.config["sample"].get("n_patterns") or not 1 < model.n_units <= MOST_UNITS:
+    if run._sampler == "exact" or not _is_asked(run):
         return ""
     packed, betas = spaced(run), run.beta
     coldest = sorted(together, key=lambda chains: -float(betas[chains[0]]))[:MOST_GROUPS]
-    with single_threaded_blas():
-        for chains in coldest:
-            beta, half = float(betas[chains[0]]), len(packed) // 2
-            if beta == 0.0 or half * len(chains) < FEWEST_STATES:
-                continue
-            bits = np.unpackbits(packed[:, chains], axis=2, count=model.n_units, bitorder="little")
-            if is_even(run):
-                bits[1::2] ^= 1  # mirrors are as probable, and are counted as seen
-            starts = len(chains) + (int(run.round_trips.sum()) if run._sampler == "tempering" else 0)
-            if reason := _missed(model, beta, bits, starts):
-                return f"at beta = {beta:g} {reason}"
+    for chains in coldest:
+        beta = float(betas[chains[0]])
+        if beta == 0.0 or len(packed) // 2 * len(chains) < FEWEST_STATES:
+            continue
+        starts = len(chains) + (int(run.round_trips.sum()) if run._sampler == "tempering" else 0)
+        with single_threaded_blas():
+            seen = _of_chains(run._start, beta, _bits(run, packed[:, chains]), starts)
+            reason = _contradiction(run._start, beta, seen)
+        if reason:
+            return f"{reason} (beta = {beta:g})"
     return ""
 
 
-def _missed(model: BoltzmannMachine, beta: float, bits: np.ndarray, n_starts: int) -> str:
-    """Return how bounds contradict states as bits, (n_samples, n_chains, n_units); empty where they do not.
+def why_population_missed(run: Samples, families: float) -> str:
+    """Return how bounds contradict a population of so many independent families at its last temperature."""
+    beta = float(run.betas[-1])
+    if beta == 0.0 or not run.has_states or not _is_asked(run):
+        return ""
+    packed = run._peek("samples/states", 1)[-1]
+    bits = _bits(run, packed[:: -(-len(packed) // MOST_REPLICAS)])
+    p = bits.mean(axis=0)
+    p_error = np.hypot(np.sqrt(p * (1.0 - p) / families), rarely(families, AGRESTI_COULL))
+    lowest = bits[[np.argmin(run._start.energy_of_bits(bits))]]
+    log_z = float(run.read("population/log_z")[-1])
+    seen = Seen("its log Z is", log_z, 1.0 / math.sqrt(families), lowest, p, p_error)
+    with single_threaded_blas():
+        return _contradiction(run._start, beta, seen)
 
-    `n_starts` are how often chains began anew: what units seldom do is known as well as that many chains tell it.
+
+def _is_asked(run: Samples) -> bool:
+    return 1 < run._start.n_units <= MOST_UNITS and not run.config["sample"].get("n_patterns")
+
+
+def _bits(run: Samples, packed: np.ndarray) -> np.ndarray:
+    """Return packed states (n, ..., n_bytes) as bits; of an even machine every second one as its mirror."""
+    bits = np.unpackbits(packed, axis=-1, count=run._start.n_units, bitorder="little")
+    if is_even(run):
+        bits[1::2] ^= 1  # which is as probable, and counts as seen
+    return bits
+
+
+def _of_chains(model: BoltzmannMachine, beta: float, bits: np.ndarray, n_starts: int) -> Seen:
+    """Return what states of chains as bits, (n_samples, n_chains, n_units), say.
+
+    `n_starts` are how often chains began anew: what units seldom do is known as well as that many tell it.
     """
-    from ...inference.scout.bounds import mean_field_bound, other_sides
-    from ...inference.verdict import missed_side
-
-    half = len(bits) // 2
+    half, n_chains = len(bits) // 2, bits.shape[1]
     rows, later = bits[:half].reshape(-1, model.n_units), bits[half:]
     energies = model.energy_of_bits(later.reshape(-1, model.n_units)).reshape(later.shape[:2])
     values = -log_tree(rows, later) - beta * energies
-    most, error = float(values.mean()), float(diagnostics.standard_error(values))
     lowest = later.reshape(-1, model.n_units)[[np.argmin(energies)]]
-    bound = mean_field_bound(model, beta, lowest, seed=0)
-    if bound > most + BARS * error + ROUNDING * abs(most):
-        return (
-            f"states allow a log Z of at most {most:.6g}, and {bound:.6g} is a bound that holds for certain (mean "
-            "field): chains have not been where most of the weight is"
-        )
-    p = bits.mean(axis=(0, 1))
-    spread = bits.mean(axis=0).std(axis=0, ddof=1) / math.sqrt(bits.shape[1]) if bits.shape[1] > 1 else 0.0
+    spread = bits.mean(axis=0).std(axis=0, ddof=1) / math.sqrt(n_chains) if n_chains > 1 else 0.0
     p_error = np.hypot(spread, rarely(n_starts, AGRESTI_COULL))
-    return missed_side(other_sides(model, beta, p), most, error, p, p_error)
+    error = float(diagnostics.standard_error(values))
+    return Seen("states allow a log Z of at most", float(values.mean()), error, lowest, bits.mean(axis=(0, 1)), p_error)
+
+
+def _contradiction(model: BoltzmannMachine, beta: float, seen: Seen) -> str:
+    """Return how lower bounds that hold for certain contradict what was seen, as text; empty where they do not."""
+    from ...inference.scout.bounds import mean_field_bound, other_sides
+    from ...inference.verdict import missed_side
+
+    bound = mean_field_bound(model, beta, seen.lowest, seed=0)
+    if bound > seen.log_z + BARS * seen.error + ROUNDING * abs(seen.log_z):
+        return (
+            f"{seen.claim} {seen.log_z:.6g}, and {bound:.6g} is a bound that holds for certain (mean field): the "
+            "run has not been where most of the weight is"
+        )
+    return missed_side(other_sides(model, beta, seen.p), seen.log_z, seen.error, seen.p, seen.p_error)
