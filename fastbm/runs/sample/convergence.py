@@ -366,10 +366,9 @@ def _of_missed(run: Samples) -> str:
     settings = run.config["sample"]
     replicas = settings["n_chains"] * max(len(settings.get("betas") or ()), 1)
     is_long = replicas * run._start.n_units * settings["n_sweeps"] >= MANY_ATTEMPTS
-    reason = _missed(run) if is_long else ""
-    return (
-        reason and f"{reason[0].upper()}{reason[1:]}. Compare runs that begin elsewhere (initial), or other samplers."
-    )
+    if not is_long or not (reason := _missed(run)):
+        return ""
+    return f"{reason[0].upper()}{reason[1:]}. Compare runs that begin elsewhere (initial), or other samplers."
 
 
 def _unmet(run: Samples, limit: str, way_out: str) -> str:
