@@ -12,7 +12,7 @@ import fastbm as bm
 from fastbm.inference import counted
 from fastbm.inference.ais import cold
 from fastbm.inference.ais.weights import average
-from tests.support.machines import UNITS, calm, machine
+from tests.support.machines import UNITS, calm, machine, two_phases
 
 
 @pytest.mark.parametrize("kind", ["visible", "restricted", "layers", "sparse"])
@@ -46,19 +46,6 @@ def test_who_is_off_by_more_than_the_error_of_what_was_counted_has_not_converged
     found = calm(counted.confront, model, replace(right, **wrong), 1.0)
     assert found.converged is (not text)
     assert text in found.detail.get("doubt", "")
-
-
-def two_phases() -> tuple[bm.BoltzmannMachine, float]:
-    """The mean-field model of Blume and Capel where it is ordered and disordered with equal weight; a site is 2 units.
-
-    Blume, Phys. Rev. 141, 517 (1966), doi:10.1103/PhysRev.141.517.
-    """
-    n, strength = 60, 0.408028
-    site = np.repeat(np.arange(n), 2)
-    weights = np.full((2 * n, 2 * n), 1 / (4 * n))
-    weights[site[:, None] == site] = -strength / 2
-    np.fill_diagonal(weights, 0.0)
-    return bm.BoltzmannMachine(weights, np.zeros(2 * n), offset=strength * n / 2), 1 / 0.12
 
 
 @pytest.mark.parametrize("method", ["ais", "reverse-ais", "tempering", "population-annealing", "gibbs"])

@@ -165,3 +165,16 @@ def assert_covers(inside: np.ndarray, least: float = 0.88, most: float = 0.995) 
     """
     covered = float(np.mean(inside))
     assert least <= covered <= most, covered
+
+
+def two_phases() -> tuple[bm.BoltzmannMachine, float]:
+    """The mean-field model of Blume and Capel where it is ordered and disordered with equal weight; a site is 2 units.
+
+    Blume, Phys. Rev. 141, 517 (1966), doi:10.1103/PhysRev.141.517.
+    """
+    n, strength = 60, 0.408028
+    site = np.repeat(np.arange(n), 2)
+    weights = np.full((2 * n, 2 * n), 1 / (4 * n))
+    weights[site[:, None] == site] = -strength / 2
+    np.fill_diagonal(weights, 0.0)
+    return bm.BoltzmannMachine(weights, np.zeros(2 * n), offset=strength * n / 2), 1 / 0.12

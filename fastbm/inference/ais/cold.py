@@ -59,18 +59,19 @@ def look(
     """
     if not found.converged or model.is_layered or found.detail.get("kernel") == "multispin" or beta == 0.0:
         return found
-    reason = _missed(model, found, beta, seed, threads, up)
+    reason = missed_phase(model, found, beta, seed, threads, up)
     if not reason:
         return found
     return judged(found, Verdict(False, reason), "Compare samples that begin in both phases (initial)")
 
 
-def _missed(
-    model: BoltzmannMachine, found: Inference, beta: float, seed: int, threads: int, up: np.ndarray | None
+def missed_phase(
+    model: BoltzmannMachine, found: Inference, beta: float, seed: int, threads: int, up: np.ndarray | None = None
 ) -> str:
     """Return what a look from the cold finds that an estimate has missed, as text; empty where it finds nothing.
 
-    It takes a part of the method's time, or a tenth of a second, and is left out where that is too short.
+    It takes a part of the time of the method's updates (`detail["n_updates"]`), or a tenth of a second, and is left
+    out where that is too short. `up` as for `look`.
     """
     attempt = attempt_seconds(model)
     seconds = max(PART * attempt * float(found.detail.get("n_updates", 0)), LEAST_SECONDS)

@@ -27,7 +27,6 @@ SEARCHED = "it searched, and nothing tells whether a lower state exists"
 ODD = ("magnetisation", "overlap")  # named observables that change sign with all units of a chain
 FEW = 8  # samples, among which a quantity that changes at all has most often changed
 FEWEST_TO_DRIFT = 8  # chains, whose differences then tell the error themselves
-MANY_ATTEMPTS = 1 << 28  # about a second of them
 MANY_NUMBERS, FEW_UNITS = 1 << 17, 512  # with so many numbers, ranks of series take about as long as counting bits
 
 T = TypeVar("T")
@@ -362,11 +361,10 @@ def _of_disagreement(run: Samples, way_out: str) -> str:
 
 
 def _of_missed(run: Samples) -> str:
-    """Return what a run has missed, if it took so long that bounds are looked at unasked."""
-    settings = run.config["sample"]
-    replicas = settings["n_chains"] * max(len(settings.get("betas") or ()), 1)
-    is_long = replicas * run._start.n_units * settings["n_sweeps"] >= MANY_ATTEMPTS
-    if not is_long or not (reason := _missed(run)):
+    """Return what a run has missed, if it took so long that this is looked for unasked."""
+    from .missed import is_long
+
+    if not is_long(run) or not (reason := _missed(run)):
         return ""
     return f"{reason[0].upper()}{reason[1:]}. Compare runs that begin elsewhere (initial), or other samplers."
 

@@ -26,6 +26,7 @@ MOST_UNITS = 1024  # whose pairs are counted
 MOST_GROUPS = 8  # of chains, the coldest ones
 FEWEST_STATES = 64  # of a group, in either half
 MOST_REPLICAS = 4096  # of a population, that are looked at
+MANY_UPDATES = 1 << 28  # about a second of them
 BARS = 5.0
 ROUNDING = 1e-9
 
@@ -59,8 +60,10 @@ def why_missed(run: Samples, together: list[np.ndarray]) -> str:
             continue
         starts = len(chains) + (int(run.round_trips.sum()) if run._sampler == "tempering" else 0)
         with single_threaded_blas():
-            seen = _of_chains(run._start, beta, _bits(run, packed[:, chains]), starts)
-            reason = _contradiction(run._start, beta, seen)
+            bits = _bits(run, packed[:, chains])
+            reason = _contradiction(run._start, beta, _of_chains(run._start, beta, bits, starts))
+            if not reason and is_long(run) and not run._start.is_layered:
+                reason = _phase(run, beta, bits)
         if reason:
             return f"{reason} (beta = {beta:g})"
     return ""
@@ -80,6 +83,17 @@ def why_population_missed(run: Samples, families: float) -> str:
     seen = Seen("its log Z is", log_z, 1.0 / math.sqrt(families), lowest, p, p_error)
     with single_threaded_blas():
         return _contradiction(run._start, beta, seen)
+
+
+def is_long(run: Samples) -> bool:
+    """Return whether a run took so long that bounds are looked at unasked, and phases from the cold."""
+    return _n_updates(run) >= MANY_UPDATES
+
+
+def _n_updates(run: Samples) -> int:
+    settings = run.config["sample"]
+    replicas = settings["n_chains"] * max(len(settings.get("betas") or ()), 1)
+    return int(replicas * run._start.n_units * settings["n_sweeps"])
 
 
 def _is_asked(run: Samples) -> bool:
@@ -108,6 +122,23 @@ def _of_chains(model: BoltzmannMachine, beta: float, bits: np.ndarray, n_starts:
     p_error = np.hypot(spread, rarely(n_starts, AGRESTI_COULL))
     error = float(diagnostics.standard_error(values))
     return Seen("states allow a log Z of at most", float(values.mean()), error, lowest, bits.mean(axis=(0, 1)), p_error)
+
+
+def _phase(run: Samples, beta: float, bits: np.ndarray) -> str:
+    """Return what walks from low states at low temperature find of another phase than that of the chains, as text."""
+    from ...inference.ais.cold import missed_phase
+    from ...inference.result import Inference
+
+    model, units = run._start, run._start.convention
+    energies = model.energy_of_bits(bits.reshape(-1, model.n_units)).reshape(bits.shape[:2])
+    rows = bits.reshape(-1, model.n_units).astype(np.float64)
+    found = Inference(
+        run._sampler, energy=float(energies.mean()), energy_variance=float(energies.var()),
+        energy_error=float(diagnostics.standard_error(energies)), mean=units.lo + units.span * rows.mean(axis=0),
+        mean_error=units.span * rows.std(axis=0) / math.sqrt(bits.shape[1]),
+        covariance=units.span**2 * np.cov(rows, rowvar=False), detail={"n_updates": _n_updates(run)},
+    )  # fmt: skip
+    return missed_phase(model, found, beta, seed=0, threads=1)
 
 
 def _contradiction(model: BoltzmannMachine, beta: float, seen: Seen) -> str:
