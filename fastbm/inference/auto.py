@@ -8,18 +8,22 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, NoReturn
 
 from .._base.options import Above, Options, options, pick
-from ..exact.choice import duration
+from ..exact.choice import LONGEST_SECONDS, duration
+from ..exact.plan import Speeds
 from ..kernels.stopwatch import Stopwatch
 from ..machine.clamping import Clamped
 from ..machine.couplings import DENSE_LIMIT
 from ..machine.machine import BoltzmannMachine
 from ..machine.magnitude import refuse_beyond_range
 from .estimator import BETAS, SWEEPS
-from .exact.method import forecast_seconds
+from .exact.method import Exact
+from .exact.settings import ExactSettings
+from .exact.sums import ExactSums
 from .importance_sampling import N_SWEEPS
 from .methods import METHODS, run_method
 from .scout.bases import check_start
@@ -87,34 +91,39 @@ class Settled:
 
 def settle(
     model: BoltzmannMachine, *, beta: float, clamp: Any, moments: bool, seed: int, threads: int, budget: float,
-    exact: bool = True, start: Any = None,
+    exact: bool = True, start: Any = None, executor: Executor | None = None,
+    measured: Callable[[], Speeds] | None = None,
 ) -> Settled:  # fmt: skip
     """Choose a method for a machine, clamped or not, by forecasts alone and a look by mean field.
 
-    Exact sums are taken if their forecast, by the built-in speeds, fits the budget, unless `exact` is False. Otherwise
-    layered machines with one small side get "importance-sampling" around the states of a tempering of that side, other
-    layered machines "ais" from both ends with one side summed out, and all others "tempering", whose moments can be
-    trusted too, or "ais" where the shortest tempering takes longer than the budget. How long the last two run is left
-    to the budget; what is too short for either gets "mean-field". `start` goes to the method that is chosen; one that
-    begins at no product model refuses it.
+    Exact sums are taken if "exact" itself would do them within the budget, unless `exact` is False; `executor` and
+    `measured` are as for `ExactSums`. Otherwise layered machines with one small side get "importance-sampling" around
+    the states of a tempering of that side, other layered machines "ais" from both ends with one side summed out, and
+    all others "tempering", whose moments can be trusted too, or "ais" where the shortest tempering takes longer than
+    the budget. How long the last two run is left to the budget; what is too short for either gets "mean-field".
+    `start` goes to the method that is chosen; one that begins at no product model refuses it.
     """
     machine, n_sums = _sums(model, clamp)
     if start is not None:
         check_start(machine, start)
-    forecast = n_sums * forecast_seconds(machine, moments=moments, threads=threads) if n_sums else 0.0
-    facts = "out of reach" if math.isinf(forecast) else duration(forecast)
-    if forecast <= budget and (exact or not n_sums):
-        why = f"an exact sum takes {facts}, within the budget of {duration(budget)}"
+    about: dict[str, Any] = {"beta": beta, "clamp": clamp, "moments": moments, "threads": threads}
+    about |= {"executor": executor, "measured": measured}
+    forecast = _exact_seconds(model, budget, **about) if exact or not n_sums else math.inf
+    if math.isfinite(forecast):
+        why = f"an exact sum, {duration(forecast)} on one thread, is done within the budget of {duration(budget)}"
         if start is not None:
             _refuse_start("exact", f"{why}; or pass exact=False")
-        return Settled("exact", {"max_forecast_seconds": budget}, {"why": why})
+        limit: dict[str, Any] = {"max_forecast_seconds": budget}
+        return Settled("exact", limit, {"why": why, "options": limit})
     refuse_beyond_range(model, beta)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it is a look, and says itself whether it converged
         mean_field = run_method(model, "mean-field", beta=beta, clamp=clamp, moments=False, seed=seed, threads=threads)
-    first = f"an exact sum ({facts}) does not fit the budget of {duration(budget)}"
-    if not exact:
-        first = "no exact sum is wanted"
+    first = "no exact sum is wanted"
+    if exact:
+        forecast = _exact_seconds(model, max(budget, LONGEST_SECONDS), **about)
+        facts = f"{duration(forecast)} on one thread" if math.isfinite(forecast) else "out of reach"
+        first = f"an exact sum ({facts}) does not fit the budget of {duration(budget)}"
     method, options, why = _estimate(machine, beta, n_sums, moments, threads * budget)
     if start is not None:
         if "start" not in METHODS[method].names():
@@ -127,6 +136,18 @@ def settle(
     }
     note["options"] = options
     return Settled(method, options, note)
+
+
+def _exact_seconds(model: BoltzmannMachine, longest: float, **about: Any) -> float:
+    """Return the forecast of exact sums on one thread; inf where "exact" refuses them, as they take too long or much.
+
+    It is of this machine's own couplings: zeros among them, and energies far apart, change what a sum takes.
+    """
+    settings = ExactSettings.of(model, **Exact(max_forecast_seconds=longest).as_dict())
+    try:
+        return ExactSums(model, settings, **about).seconds
+    except ValueError:
+        return math.inf
 
 
 def _refuse_start(method: str, why: str) -> NoReturn:

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 from scipy.special import logsumexp, softmax
 
+from .._base import checks
 from .._base.threads import single_threaded_blas
 from ..machine.machine import BoltzmannMachine
 from .result import Inference, claim
@@ -19,6 +21,8 @@ from .scout.marginal import Marginal, has_marginal, sides_of
 from .verdict import Verdict, judged
 
 MOST_UNITS = 21  # that are counted, or of one side
+FEW_UNITS = 14  # whose states are counted in a millisecond, as approximations take that have no error bar
+MOST_OFF = 1.0  # nats that these may be off
 MOST_TERMS = 3_000_000  # states of one side times units of the other
 LOW_UNITS = 10  # that are counted together
 TOGETHER = 1 << 16  # states, or numbers of one side, at once
@@ -43,6 +47,18 @@ def confront(model: BoltzmannMachine, found: Inference, beta: float) -> Inferenc
     if not reason:
         return found
     return judged(found, Verdict(False, reason), 'This machine is small enough for infer(model, "exact")')
+
+
+def confront_approximation(model: BoltzmannMachine, found: Inference, beta: float) -> Inference:
+    """Return a result that has no error bar and is no bound, not converged where counting few states says it is far."""
+    if not found.converged or model.n_units > FEW_UNITS:
+        return found
+    truth = count(model, beta)
+    if truth is None or abs(gap := truth.log_z - found.log_z) <= MOST_OFF + ROUNDING * abs(truth.log_z):
+        return found
+    reason = f"counting all states gives log Z {truth.log_z:.6g}, {gap:+.3g} from it: the approximation fails here"
+    checks.warn(f'{found.method} has not converged: {reason}. Take infer(model, "exact").')
+    return replace(found, converged=False, detail=found.detail | {"doubt": reason})
 
 
 def count(model: BoltzmannMachine, beta: float) -> Counted | None:

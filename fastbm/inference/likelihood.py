@@ -174,7 +174,7 @@ def pseudo_likelihood(
     Parameters
     ----------
     model : BoltzmannMachine
-        Visible, or restricted: hidden units are summed out, which takes that no two of them are coupled.
+        Without hidden units, or of two layers, whose hidden units are summed out.
     data : (n_rows, n_visible) array or str
         As for `log_likelihood`.
     beta : float
@@ -188,7 +188,7 @@ def pseudo_likelihood(
     Raises
     ------
     ValueError
-        If hidden units are coupled to one another.
+        If there are hidden units and no two layers; or entries of data are missing.
     """
     beta, n_threads = checks.real("beta", beta, least=0.0), threads_module.resolve(threads)
     rows = _rows(model, data)

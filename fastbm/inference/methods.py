@@ -21,7 +21,7 @@ from ..machine.machine import BoltzmannMachine, check_machine
 from ..machine.magnitude import refuse_beyond_range
 from .ais.cold import look
 from .ais.method import AIS, MEANS, ReverseAIS
-from .counted import confront
+from .counted import confront, confront_approximation
 from .estimator import Estimator, Examined
 from .exact.method import Exact
 from .fixed_point.bethe import Bethe
@@ -218,6 +218,8 @@ def _one(chosen: Estimator, model: BoltzmannMachine, common: Mapping[str, Any]) 
     if isinstance(chosen, (Examined, ImportanceSampling)):
         found = confront(model, found, common["beta"])
         found = look(model, found, common["beta"], common["seed"], common["threads"])
+    if isinstance(chosen, (TAP, Bethe)):
+        found = confront_approximation(model, found, common["beta"])
     return found
 
 

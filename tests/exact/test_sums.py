@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import fastbm as bm
+from fastbm.exact.blocks import tree
 from tests.support import machines
 from tests.support.combinations import pairwise
 from tests.support.machines import KINDS, UNITS, enumerate_machine, flat, machine, patterns
@@ -243,3 +244,21 @@ def test_unknown_methods_name_the_nearest_and_only_machines_are_inferred() -> No
         bm.infer(machine("visible"), "exakt")
     with pytest.raises(TypeError, match="model must be a BoltzmannMachine; got list"):
         bm.infer([[0.0]], "exact")
+
+
+def test_a_pattern_whose_energies_lie_farther_apart_than_those_of_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two clamped units pull together, which few states outweigh; or against one another, which leaves a cold glass."""
+    monkeypatch.setattr(tree, "MOST_LEAVES", 8)
+    monkeypatch.setattr(tree, "DIRECT", 4)
+    n, generator = 14, np.random.default_rng(0)
+    weights = np.zeros((n + 2, n + 2))
+    weights[:n, :n] = np.triu(generator.normal(size=(n, n)), 1)
+    weights[:n, n] = weights[:n, n + 1] = 100.0 * generator.normal(size=n)
+    model = bm.BoltzmannMachine(weights + weights.T)
+    patterns = [[1, 1], [1, -1]]
+    found = bm.infer(model, "exact", beta=30.0, clamp=([n, n + 1], patterns))
+    assert [about["engine"] for about in found.detail["patterns"]] == ["blocks", "gray"]
+    assert "too far apart" in found.detail["patterns"][1]["why"]
+    alone = bm.infer(model.condition([n, n + 1], patterns[1]), "exact", beta=30.0, engine="gray")
+    assert found.log_z[1] == alone.log_z
+    np.testing.assert_array_equal(found.mean[1, :n], alone.mean)

@@ -22,6 +22,17 @@ def test_exact_where_it_fits() -> None:
     assert found.method == "exact" and found.log_z == truth.log_z
     assert "within the budget of 1 minute" in found.detail["auto"]["why"]
     assert "sized" not in found.detail
+    assert bm.infer(model, found.method, **found.detail["auto"]["options"]).log_z == found.log_z
+
+
+def test_exact_by_what_this_machine_takes() -> None:
+    """Zeros of a full matrix make a sum short; energies far apart make it long, which "exact" would refuse."""
+    about: Any = {"clamp": None, "moments": True, "seed": 0, "threads": 1}
+    chain = bm.BoltzmannMachine(np.eye(60, k=1) + np.eye(60, k=-1))
+    settled = settle(chain, beta=1.0, budget=1.0, **about)
+    assert settled.method == "exact" and "is done within the budget of 1 second" in settled.note["why"]
+    glass = bm.models.sherrington_kirkpatrick(36, seed=1)
+    assert [settle(glass, beta=beta, budget=60.0, **about).method for beta in (1.0, 100.0)] == ["exact", "tempering"]
 
 
 @pytest.mark.parametrize(
@@ -121,12 +132,14 @@ def test_a_budget_that_is_too_small() -> None:
 
 def test_a_budget_too_small_for_any_estimate() -> None:
     model = bm.models.sherrington_kirkpatrick(60, seed=1)
-    by_forecast, by_trial = bm.infer(model, "auto", budget=1e-9), bm.infer(model, "auto", budget=0.05)
+    by_forecast = bm.infer(model, "auto", budget=1e-9)
+    by_trial = bm.infer(model, "auto", budget=0.05, start="uniform")
     for found in (by_forecast, by_trial):
         assert (found.method, found.bound) == ("mean-field", "lower")
         assert found.log_z == bm.infer(model, "mean-field").log_z and found.detail["left_out"] > 0.0
     assert "too short for any estimate: log Z is a lower bound" in by_forecast.detail["auto"]["why"]
     assert re.search("= [0-9]+, the least .* Mean field instead: .* lower bound", by_trial.detail["auto"]["fell back"])
+    assert bm.infer(model, by_trial.method, **by_trial.detail["auto"]["options"]).log_z == by_trial.log_z
     with pytest.raises(ValueError, match="auto chooses a method for infer alone"):
         bm.log_likelihood(model, np.ones((2, 60)), "auto")
     with pytest.raises(ValueError, match="Did you mean 'auto'"):

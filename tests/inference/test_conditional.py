@@ -10,6 +10,7 @@ import pytest
 
 import fastbm as bm
 from fastbm.inference.conditional import given as given_module
+from fastbm.machine.clamping import Clamped
 from tests.support import machines
 from tests.support.combinations import pairwise
 from tests.twins import conditional as reference
@@ -236,6 +237,17 @@ def test_auto_samples_where_sums_are_long(monkeypatch: pytest.MonkeyPatch) -> No
     assert np.array_equal(sampled, bm.transform(model, rows, method="gibbs", n_sweeps=50))
     assert not np.array_equal(sampled, exact)
     np.testing.assert_allclose(sampled, exact, atol=0.25)
+
+
+def test_auto_sums_by_what_this_machine_takes() -> None:
+    """Zeros of a full matrix make sums short; energies far apart make them long."""
+    chain = bm.BoltzmannMachine(np.eye(64, k=1) + np.eye(64, k=-1), n_hidden=60)
+    rows = some_rows(chain, 2)
+    np.testing.assert_array_equal(bm.transform(chain, rows), bm.transform(chain, rows, method="exact"))
+    glass = bm.models.random_machine(40, n_hidden=30, seed=1)
+    clamped = Clamped.of(glass, np.arange(10), some_rows(glass, 100))
+    hot, cold = (given_module.How.of("auto", beta, 1, 1, 0, 1) for beta in (0.1, 100.0))
+    assert given_module._is_short(clamped, hot) and not given_module._is_short(clamped, cold)
 
 
 def test_a_run_uses_its_machine_at_its_beta() -> None:

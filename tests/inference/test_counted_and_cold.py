@@ -48,6 +48,17 @@ def test_who_is_off_by_more_than_the_error_of_what_was_counted_has_not_converged
     assert text in found.detail.get("doubt", "")
 
 
+@pytest.mark.parametrize(("beta", "converged"), [(0.5, True), (3.0, False)])
+def test_an_approximation_that_fails_on_few_units_has_not_converged(beta: float, converged: bool) -> None:
+    """Beliefs of a frustrated ring know nothing of it: log Z lacks log(1 - tanh(beta)^5)."""
+    model = bm.models.ising((5,), coupling=-1.0)
+    found = calm(bm.infer, model, "bethe", beta=beta)
+    missing = np.log1p(-(np.tanh(beta) ** 5))
+    assert found.log_z + missing == pytest.approx(bm.infer(model, "exact", beta=beta).log_z, rel=1e-9)
+    assert found.converged is converged
+    assert converged or f"counting all states gives log Z 11.3026, {missing:+.3g} from it" in found.detail["doubt"]
+
+
 @pytest.mark.parametrize("method", ["ais", "reverse-ais", "tempering", "population-annealing", "gibbs"])
 def test_a_phase_that_only_walks_from_the_cold_find_is_told(method: str) -> None:
     model, beta = two_phases()

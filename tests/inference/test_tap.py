@@ -112,6 +112,14 @@ def test_below_the_transition_solutions_that_hold_are_chosen() -> None:
         tap(model, beta=2.5, moments=False, n_starts=1)
 
 
+def test_what_lies_below_a_certain_bound_has_not_converged() -> None:
+    model = bm.models.random_machine(20, scale=10.0, bias_scale=5.0, seed=38)
+    with pytest.warns(bm.ConvergenceWarning, match="38.3 nats below a bound that holds for certain"):
+        found = tap(model, beta=1.0, moments=False)
+    assert not found.converged and found.detail["plefka"] > 0.9
+    assert found.log_z < bm.infer(model, "mean-field", moments=False).log_z - 38.0
+
+
 def test_all_layouts_agree() -> None:
     layered = machine("layers", scale=0.4)
     weights, bias = machines.parameters(layered)

@@ -80,7 +80,7 @@ def means_given(clamped: Clamped, how: How, rows: np.ndarray) -> np.ndarray:
         states = _states(clamped)
         parts = _listed(clamped, how, states, lambda p, first: p @ states)
         return np.concatenate(parts)
-    return _summed(clamped, how) if how.method == "exact" or _is_short(clamped) else _sampled(clamped, how, rows)
+    return _summed(clamped, how) if how.method == "exact" or _is_short(clamped, how) else _sampled(clamped, how, rows)
 
 
 def draws_given(clamped: Clamped, how: How, rows: np.ndarray) -> np.ndarray:
@@ -147,9 +147,9 @@ def _are_independent(couplings: Couplings) -> bool:
     return not any(np.any(array) for array in couplings.arrays)
 
 
-def _is_short(clamped: Clamped) -> bool:
+def _is_short(clamped: Clamped, how: How) -> bool:
     """Return whether exact sums of all patterns are soon done, by their forecast."""
-    seconds = forecast_seconds(clamped.machine(0), moments=True)
+    seconds = forecast_seconds(clamped.machine(0), moments=True, beta=how.beta)
     return clamped.n_patterns * max(seconds, PATTERN_SECONDS) <= EXACT_SECONDS
 
 

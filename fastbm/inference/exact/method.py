@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -143,13 +144,16 @@ def _sum_few(
     return inference_of(model, part, beta, detail_of(planned, facts, planned.forecast.seconds))
 
 
-def forecast_seconds(model: BoltzmannMachine, *, moments: bool, threads: int = 1) -> float:
-    """Estimate how long a sum over the states of machines like this takes, whatever their couplings are.
+def forecast_seconds(model: BoltzmannMachine, *, moments: bool, threads: int = 1, beta: float | None = None) -> float:
+    """Estimate how long a sum over the states of a machine takes, by the built-in speeds; inf where it cannot be done.
 
-    This is by the built-in speeds; inf where it cannot be done.
+    Without `beta` it is that of machines like this, whatever their couplings are.
     """
+    request = _request_like(model, moments, threads)
+    if beta is not None:
+        request = replace(request, model=model, beta=beta)
     try:
-        return choose(_request_like(model, moments, threads), None).seconds
+        return choose(request, None).seconds
     except ValueError:
         return math.inf
 

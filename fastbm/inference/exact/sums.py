@@ -5,6 +5,7 @@ They can be left between any two pieces. Moments of results are in the machine's
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
@@ -15,7 +16,7 @@ import numpy as np
 from ..._base.halting import Halt, never
 from ..._base.workers import n_workers
 from ...exact.blocks.prefixes import prefix_length
-from ...exact.choice import MOST_UNITS, choose
+from ...exact.choice import MOST_UNITS, Request, choose
 from ...exact.pieces import Work
 from ...exact.plan import Part, Speeds, Sum
 from ...machine.clamping import Clamped
@@ -268,21 +269,40 @@ class ExactSums:
     def _begin(self, pattern: int) -> Work:
         """Plan a sum by the built-in speeds: its pieces are the same whatever was measured."""
         settled = self.settled
-        request = settled.settings.request(
+        assert settled.settings.engine is not None
+        planned = self._request(pattern, settled.min_pieces).plan(settled.settings.engine)
+        if not math.isfinite(planned.forecast.seconds):
+            planned = self._plan_gray(pattern)
+        return Work(planned, self._threads, self._executor)
+
+    def _plan_gray(self, pattern: int) -> Sum:
+        """Plan the Gray code where energies lie farther apart than in the first pattern, for which engines were chosen.
+
+        Raises
+        ------
+        ValueError
+            If it takes longer than the limit.
+        """
+        seconds = choose(self._request(pattern), "gray").usual_seconds
+        return self._request(pattern, FEWEST_PIECES if seconds > LARGE_SECONDS else 1).plan("gray")
+
+    def _request(self, pattern: int, min_pieces: int = 1) -> Request:
+        return self.settled.settings.request(
             self._machine(pattern),
             self._free,
             beta=self._beta,
             moments=self._moments,
             threads=self._threads,
-            min_pieces=settled.min_pieces,
-            n_prefix=settled.n_prefix,
+            min_pieces=min_pieces,
+            n_prefix=self.settled.n_prefix,
         )
-        assert settled.settings.engine is not None
-        return Work(request.plan(settled.settings.engine), self._threads, self._executor)
 
     def _result_of(self, planned: Sum, part: Part, pattern: int) -> Inference:
         machine, settled = self._machine(pattern), self.settled
-        detail = detail_of(planned, settled.why, settled.seconds)
+        why = settled.why
+        if planned.name != settled.settings.engine:
+            why = f"{settled.settings.engine} cannot: energies of this pattern lie too far apart"
+        detail = detail_of(planned, why, settled.seconds)
         detail |= lists_of(planned, part, self._clamped, pattern)
         found = inference_of(machine, part, self._beta, detail)
         return in_whole(

@@ -21,6 +21,7 @@ from ..estimator import Estimator
 from ..result import Inference
 
 ENTROPY_ROUNDING = 1e-6  # of the numbers that an entropy is the difference of
+BOUND_SLACK = 0.05  # nats by which an approximation may lie below a bound
 LANES = 4  # starts that are worked on together; a fixed number, so that results do not depend on threads
 PLAIN_SWEEPS = 12  # sweeps before the first is mixed
 DEPTH = 6  # sweeps that are mixed
@@ -186,6 +187,16 @@ def of_entropy(found: Inference, n_units: int, beta: float) -> Inference:
         return found
     reason = f"an entropy of {found.entropy:.3g} nats is none that {n_units} units have: the approximation fails here"
     checks.warn(f'{found.method} has not converged: {reason}. Take infer(model, "auto").')
+    return replace(found, converged=False, detail=found.detail | {"doubt": reason})
+
+
+def of_bound(found: Inference, bound: float) -> Inference:
+    """Return a result, not converged where its log Z lies below a bound that holds for certain; a warning says so."""
+    if not found.converged or bound - found.log_z <= BOUND_SLACK + ENTROPY_ROUNDING * abs(bound):
+        return found
+    gap = f"{bound - found.log_z:.3g} nats"
+    reason = f"log Z lies {gap} below a bound that holds for certain (mean field): a better solution was missed"
+    checks.warn(f'{found.method} has not converged: {reason}. Raise n_starts, or take infer(model, "auto").')
     return replace(found, converged=False, detail=found.detail | {"doubt": reason})
 
 

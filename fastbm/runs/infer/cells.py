@@ -117,7 +117,7 @@ class Cells:
         note = f"{why} Mean field instead: {WORTH}; the moments are its own."
         if "start" in cell["options"]:
             note += " It begins at no product model, so that start was not used."
-        return self.told(cell | {"auto": cell["auto"] | {"fell back": note}}, result)
+        return self.told(cell | {"auto": cell["auto"] | {"fell back": note, "options": {}}}, result)
 
     def skipped(self, cell: Mapping[str, Any], why: str) -> Inference:
         """Return what stands for a cell that was not computed."""

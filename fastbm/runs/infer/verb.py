@@ -201,6 +201,7 @@ def make_cell(
             raise TypeError(f"auto has no option {min(unknown)!r}. It takes: {', '.join(Auto.names())}.")
         auto = Auto(**chosen)
         budget = auto.budget
+        known |= {"executor": executor, "measured": measured}
         settled_for = settle(model, budget=budget, exact=auto.exact, start=auto.start, **known)
         method, chosen, about = settled_for.method, settled_for.options, {"auto": settled_for.note}
     estimator = check_call(model, method, beta, clamp, chosen, moments)
