@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._base import checks
-from .autocorrelation import finite, longest_tau
+from .autocorrelation import AGRESTI_COULL, finite, longest_tau, rarely
 from .jackknife import Estimate, cut_all, jackknife, larger, of_sums
 
 NATURAL = 200  # units; overlaps of more are put together in about MANY_BINS bins
@@ -176,8 +176,8 @@ def overlap_distribution(overlap: Any, n_units: int, bins: int | None = None) ->
     Returns
     -------
     OverlapDistribution
-        Bins about the first and the last value reach 1/n beyond -1 and 1. Those without samples, or with all, have the
-        error of Laplace's rule.
+        Bins about the first and the last value reach 1/n beyond -1 and 1. Errors reckon with two samples more than fell
+        into a bin, or out of it (Agresti and Coull, Am. Stat. 52, 119, 1998), so that none is 0.
 
     Raises
     ------
@@ -212,9 +212,8 @@ def _edges(n_values: int, bins: int) -> np.ndarray:
 
 
 def _not_certain(fractions: Estimate, ess: float) -> Estimate:
-    """Fractions with the error of Laplace's rule where a bin holds none of `ess` samples, or all."""
-    p = (fractions.value * ess + 1.0) / (ess + 2.0)
-    return Estimate(fractions.value, np.where(fractions.error == 0.0, np.sqrt(p * (1.0 - p) / ess), fractions.error))
+    """Fractions of `ess` samples with errors that know how badly few samples, or none, tell how rare a bin is."""
+    return Estimate(fractions.value, np.hypot(fractions.error, rarely(ess, AGRESTI_COULL)))
 
 
 def _fractions(which: np.ndarray, bins: int, tau: float) -> Estimate:
