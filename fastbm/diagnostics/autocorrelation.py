@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from .._base import checks
 from .._base.arrays import near_one
 
 WINDOW = 5.0  # Sokal's c: the window is the first lag beyond c tau_int
@@ -20,7 +21,7 @@ SHORT = 1 << 16  # numbers of series that are looked at all at once: a call take
 
 def shaped(values: Any) -> np.ndarray:
     """Return `values` as float64, their shape checked."""
-    array = np.asarray(values, np.float64)
+    array = np.asarray(checks.real_array("values", values), np.float64)
     if array.ndim < 2 or array.shape[0] < 1 or array.shape[1] < 1:
         raise ValueError(f"values must have shape (n_samples, n_chains, ...) and not be empty; got {array.shape}.")
     return array
