@@ -96,8 +96,10 @@ def _moves(run: Samples) -> dict[str, Any]:
         where = f", beta {levels.min():g} to {levels.max():g}" if len(levels) else ""
         found["cluster moves"] = f"at {len(levels)} of {len(betas)} temperatures{where}"
     if "clusters/size" in run.streams and len(run.sweep):
-        size = run.read("clusters/size").mean()
-        found["cluster size"] = f"{size:.4g} units, {size / run._start.n_units:.3g} of all"
+        sizes = [run.read("clusters/size")[:, chains].mean() for chains in groups(run)]
+        ends = sizes if len(sizes) == 1 else (sizes[0], sizes[-1])
+        parts = " to ".join(f"{size / run._start.n_units:.3g}" for size in ends)
+        found["cluster size"] = f"{' to '.join(f'{size:.4g}' for size in ends)} units, {parts} of all"
     return found
 
 
@@ -173,7 +175,7 @@ def _mean(run: Samples, values: np.ndarray) -> Any:
 
 
 def _not_finite(run: Samples) -> dict[str, str]:
-    """Return how many values of observables are no numbers: these have no mean, and no verdict knows of them."""
+    """Return how many values of functions are no numbers, which leaves their means unknown."""
     found = {}
     for name, what in (run.config["sample"].get("observables") or {}).items():
         if what is None and name in watched_names(run):
