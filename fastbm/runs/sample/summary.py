@@ -176,7 +176,7 @@ def _mean(run: Samples, values: np.ndarray) -> Any:
 
 def _not_finite(run: Samples) -> dict[str, str]:
     """Return how many values of functions are no numbers, which leaves their means unknown."""
-    found = {}
+    found: dict[str, str] = {}
     for name, what in (run.config["sample"].get("observables") or {}).items():
         if what is None and name in watched_names(run):
             n_bad = int(np.count_nonzero(~np.isfinite(values := run.observables[name])))
