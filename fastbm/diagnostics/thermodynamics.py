@@ -160,7 +160,9 @@ def correlation_length(structure: Any, length: int) -> Estimate:
     return found if math.isfinite(found.value) else Estimate(math.nan, math.nan)
 
 
-def overlap_distribution(overlap: Any, n_units: int, bins: int | None = None) -> OverlapDistribution:
+def overlap_distribution(
+    overlap: Any, n_units: int, bins: int | None = None, *, even: bool = False
+) -> OverlapDistribution:
     """Return the distribution P(q) of overlaps q = sum_i s_i t_i / n_units of two replicas of spins.
 
     Parameters
@@ -172,6 +174,9 @@ def overlap_distribution(overlap: Any, n_units: int, bins: int | None = None) ->
         At most n_units + 1, the default up to 200 units: one bin of width 2/n about every value. For more units the
         default is 100 or 101, so many that the bins lie symmetrically about 0. A bin holds whole values, so that
         its density does not depend on how edges fall; widths differ by one value where they must.
+    even : bool
+        P(q) and P(-q) are known to be alike, as where a flip of all units of a replica changes no energy. No error is
+        then below half of what they differ by, which alone tells of replicas that never leave one of two valleys.
 
     Returns
     -------
@@ -196,10 +201,14 @@ def overlap_distribution(overlap: Any, n_units: int, bins: int | None = None) ->
     elif not 1 <= checks.whole("bins", bins) <= n + 1:
         raise ValueError(f"bins must lie between 1 and n_units + 1 = {n + 1}, the values q can have; got {bins}.")
     edges = _edges(n + 1, bins)
-    which = np.searchsorted(edges, np.rint((q + 1.0) * n / 2).astype(np.int64), side="right") - 1
+    n_alike = np.rint((q + 1.0) * n / 2).astype(np.int64)
+    which, mirrored = (np.searchsorted(edges, side, side="right") - 1 for side in (n_alike, n - n_alike))
     width = np.diff(edges) * 2.0 / n
     tau = max(float(longest_tau(q)), float(longest_tau(np.abs(q))))
     estimate = _not_certain(_fractions(which, bins, tau), q.size / (2.0 * tau))
+    if even:
+        off = estimate.value - np.bincount(mirrored.ravel(), minlength=bins) / q.size
+        estimate = estimate._replace(error=np.maximum(estimate.error, np.abs(off) / 2.0))
     centres = -1.0 + (edges[:-1] + edges[1:] - 1.0) / n
     return OverlapDistribution(centres, width, estimate.value / width, estimate.error / width)
 
