@@ -137,6 +137,9 @@ def test_a_summary_averages_over_no_two_machines() -> None:
         assert found is not None and [*map(float, found.groups())] == pytest.approx([first, last], rel=1e-4)
     run = calm(bm.sample, small(), clamp=([0], [[1], [-1]]), **options)
     assert ", pattern 0 to " in run.summary()["overlap"] and run.summary()["overlap"].endswith(", pattern 1")
+    run = calm(bm.sample, bm.models.ising((4, 4)), "wolff", beta=[0.1, 0.9], n_chains=4, n_sweeps=40)
+    first, last = run.read("clusters/size").reshape(40, 2, 2).mean(axis=(0, 2))
+    assert run.summary()["cluster size"].startswith(f"{first:.4g} to {last:.4g} units, ")
 
 
 def test_the_file_says_what_it_lacks() -> None:
