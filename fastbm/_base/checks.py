@@ -213,13 +213,18 @@ def any_array(argument: str, value: Any) -> np.ndarray:
         raise ValueError(f"{argument} must be an array with rows of equal length: {error}") from None
 
 
-def finite_array(argument: str, value: Any) -> np.ndarray:
-    """Return `value` as a new read-only C-contiguous float64 array, all entries finite."""
+def real_array(argument: str, value: Any) -> np.ndarray:
+    """Return `value` as an array of real numbers, in the dtype that it has."""
     given = any_array(argument, value)
     if given.dtype.kind not in "biuf":
         example = f", for instance {given.flat[0]!r}" if given.size else ""
         raise TypeError(f"{argument} must be an array of real numbers; got dtype {given.dtype}{example}.")
-    array = np.array(given, dtype=np.float64, order="C")
+    return given
+
+
+def finite_array(argument: str, value: Any) -> np.ndarray:
+    """Return `value` as a new read-only C-contiguous float64 array, all entries finite."""
+    array = np.array(real_array(argument, value), dtype=np.float64, order="C")
     if not array.ndim:
         real(argument, float(array))
     if not np.isfinite(array).all():

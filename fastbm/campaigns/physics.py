@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from .. import diagnostics
-from ..runs.sample.convergence import groups, independent_families, judge, least_ess, watched_names
+from ..runs.sample.convergence import by_group, groups, independent_families, judge, least_ess, watched_names
 from ..runs.sample.errors import across_chains, energy_error, observable_error, observable_errors
 from ..runs.sample.physics import averages_at, n_clamped_patterns
 from ..runs.sample.relaxation import of_chains
@@ -37,8 +37,8 @@ def columns_of_sample(run: SampleRun) -> Columns:
         found |= _of_relaxation(run)
     elif run.has_chains and run.config["sample"].get("keep") != "best":
         if n_clamped_patterns(run) == 1:
-            found |= _of_chains(run)
-        found |= _of_observables(run) | _diagnostics(run)
+            found |= _of_chains(run) | _of_observables(run)
+        found |= _diagnostics(run)
     else:
         found |= _of_a_search(run)
     return found
@@ -116,13 +116,13 @@ def _of_series(series: dict[str, np.ndarray], flip: float, done: frozenset[str])
 
 def _of_observables(run: SampleRun) -> Columns:
     """Return means of the observables that are numbers, but for magnetisations and overlaps."""
-    found, named = {}, run.config["sample"].get("observables") or {}
-    for name in watched_names(run):
-        if name == "energy" or named[name] in OWN:
-            continue
-        values = run.observables[name]
+    named, together = run.config["sample"].get("observables") or {}, groups(run)
+    others = [name for name in watched_names(run) if name != "energy" and named[name] not in OWN]
+    found: Columns = {}
+    for name, chains, values in by_group(run, {name: run.observables[name] for name in others}, together):
         if np.isfinite(values).all():
-            found[name], found[f"{name}_error"] = float(values.mean()), observable_error(values)
+            at = f"@{float(run.beta[chains[0]])!r}" if len(together) > 1 else ""
+            found |= {f"{name}{at}": float(values.mean()), f"{name}_error{at}": observable_error(values)}
     return found
 
 

@@ -16,6 +16,7 @@ from .datasets import opened_hdf5, reading
 
 EDGE = 1e-6  # bins: a time so close below an edge is taken to lie on it, as 0.58 / 0.02 is 28.999999999999996
 MOST_ENTRIES = 1 << 32  # of the rows
+NO_NUMBERS = "cmMSUV"  # kinds of NumPy's: complex, dates, texts
 UNITS = "units"  # the table of units in files of Neurodata Without Borders
 
 
@@ -105,9 +106,9 @@ def from_spike_times(
             raise ValueError(f"times begin at {first:g}, before 0: pass start.")
         begin = 0.0 if start is None else checks.real("start", start)
         last = max((float(one.max()) for one in units if len(one)), default=begin)
-        end = begin + width * (np.floor((last - begin) / width + EDGE) + 1.0) if stop is None else stop
+        end = begin + width * (_bins(last, begin, width) + 1.0) if stop is None else stop
         spans = [(begin, checks.real("stop", end))]
-    counts = [int(np.clip((end - begin) / width + EDGE, 0, MOST_ENTRIES + 1)) for begin, end in spans]
+    counts = [int(np.clip(_bins(end, begin, width), 0, MOST_ENTRIES + 1)) for begin, end in spans]
     if not sum(counts):
         raise ValueError(f"no whole bin of {width:g} fits: lower bin_width, or pass a later stop.")
     if sum(counts) * len(units) > MOST_ENTRIES:
@@ -118,10 +119,20 @@ def from_spike_times(
     ends = np.cumsum(counts)
     for (begin, _), n_bins, after in zip(spans, counts, ends, strict=True):
         for k, one in enumerate(units):
-            bins = np.floor((one - begin) / width + EDGE)
+            bins = _bins(one, begin, width)
             rows[after - n_bins + bins[(bins >= 0) & (bins < n_bins)].astype(np.int64), k] = 1
     starts = [begin + width * np.arange(n) for (begin, _), n in zip(spans, counts, strict=True)]
     return Binned(rows, np.repeat(np.arange(len(spans)), counts), np.concatenate(starts), names)
+
+
+def _bins(times: Any, begin: float, width: float) -> Any:
+    """Return how many whole bins after `begin` times lie; what rounding has left below an edge is taken to lie on it.
+
+    Times of large numbers, as of seconds since 1970, are rounded by more than `EDGE` of a bin.
+    """
+    with np.errstate(over="ignore"):
+        rounding = np.finfo(np.float64).eps * np.maximum(np.abs(times), abs(begin)) / width
+        return np.floor((times - begin) / width + EDGE + np.minimum(rounding, 0.5))
 
 
 def _units(times: Any) -> tuple[tuple[str, ...], list[np.ndarray]]:
@@ -139,12 +150,15 @@ def _units(times: Any) -> tuple[tuple[str, ...], list[np.ndarray]]:
 
 
 def _times(name: str, values: Any) -> np.ndarray:
+    given = checks.any_array(name, values)
+    if given.ndim != 1:
+        raise TypeError(f"{name} must be the times of one unit, of one axis; got shape {given.shape}.")
     try:
-        found = np.asarray(values, np.float64) if len(np.shape(values)) == 1 else None
+        found = None if given.dtype.kind in NO_NUMBERS else given.astype(np.float64)
     except (TypeError, ValueError):
-        raise TypeError(f"{name} must be numbers, the times of one unit.") from None
+        found = None
     if found is None:
-        raise TypeError(f"{name} must be the times of one unit, of one axis; got shape {np.shape(values)}.")
+        raise TypeError(f"{name} must be numbers, the times of one unit; got dtype {given.dtype}.")
     if not np.isfinite(found).all():
         raise ValueError(f"{name} holds a time that is not finite: leave it out.")
     return found

@@ -10,16 +10,18 @@ from typing import Any
 
 import numpy as np
 
+from .._base import checks
 from .._base.arrays import near_one
 
 WINDOW = 5.0  # Sokal's c: the window is the first lag beyond c tau_int
 MANY_CHAINS = 8  # from so many chains on, the spread of their means is an error bar of its own
+AGRESTI_COULL = 2.0  # samples of either kind more than were drawn; 1 in Laplace's rule
 SHORT = 1 << 16  # numbers of series that are looked at all at once: a call takes longer than its work
 
 
 def shaped(values: Any) -> np.ndarray:
     """Return `values` as float64, their shape checked."""
-    array = np.asarray(values, np.float64)
+    array = np.asarray(checks.real_array("values", values), np.float64)
     if array.ndim < 2 or array.shape[0] < 1 or array.shape[1] < 1:
         raise ValueError(f"values must have shape (n_samples, n_chains, ...) and not be empty; got {array.shape}.")
     return array
@@ -169,6 +171,16 @@ def error_by(time: Callable[[np.ndarray], Any], values: Any) -> Any:
     if n_chains >= MANY_CHAINS:
         square = np.maximum(square, array.mean(axis=0).var(axis=0, ddof=1) / n_chains)
     return np.ldexp(np.sqrt(square), exponent)
+
+
+def rarely(ess: float | np.ndarray, more: float = 1.0) -> np.ndarray:
+    """Return the standard error of a probability by Laplace's rule, where no sample of `ess` differs from the rest.
+
+    It is that of independent samples with so many `more` of either kind: one, or two by the rule of Agresti and Coull,
+    Am. Stat. 52, 119 (1998), doi:10.1080/00031305.1998.10480550.
+    """
+    found: np.ndarray = np.sqrt(more * np.add(ess, more)) / np.add(ess, 2.0 * more) / np.sqrt(ess)
+    return found
 
 
 def all_at_once(series: Sequence[np.ndarray]) -> Sequence[np.ndarray]:

@@ -43,7 +43,7 @@ def is_stationary(means: Any, *, z: float = Z) -> bool:
     With 8 chains or more the error is that of the differences of the single chains, which are independent of one
     another however slow they are. With fewer it comes from the autocorrelation of the bins inside each window.
     """
-    array = np.asarray(means, np.float64)
+    array = np.asarray(checks.real_array("means", means), np.float64)
     if array.ndim != 4 or len(array) < 2:
         raise ValueError(
             "means must have shape (n_windows, n_bins, n_observables, n_chains) and at least two windows; got "
@@ -127,7 +127,7 @@ class LogBins:
         bool or None
             Whether the chains are stationary, when it is time for a look; else None.
         """
-        values = np.asarray(row, np.float64)
+        values = np.asarray(checks.real_array("row", row), np.float64)
         checks.shape("row", values, self._origin.shape)
         if not np.isfinite(values).all():
             raise ValueError(f"row must be finite; {int((~np.isfinite(values)).sum())} of {values.size} are not.")

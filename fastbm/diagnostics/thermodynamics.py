@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._base import checks
-from .autocorrelation import finite, longest_tau
+from .autocorrelation import AGRESTI_COULL, finite, longest_tau, rarely
 from .jackknife import Estimate, cut_all, jackknife, larger, of_sums
 
 NATURAL = 200  # units; overlaps of more are put together in about MANY_BINS bins
@@ -160,7 +160,9 @@ def correlation_length(structure: Any, length: int) -> Estimate:
     return found if math.isfinite(found.value) else Estimate(math.nan, math.nan)
 
 
-def overlap_distribution(overlap: Any, n_units: int, bins: int | None = None) -> OverlapDistribution:
+def overlap_distribution(
+    overlap: Any, n_units: int, bins: int | None = None, *, even: bool = False
+) -> OverlapDistribution:
     """Return the distribution P(q) of overlaps q = sum_i s_i t_i / n_units of two replicas of spins.
 
     Parameters
@@ -172,12 +174,15 @@ def overlap_distribution(overlap: Any, n_units: int, bins: int | None = None) ->
         At most n_units + 1, the default up to 200 units: one bin of width 2/n about every value. For more units the
         default is 100 or 101, so many that the bins lie symmetrically about 0. A bin holds whole values, so that
         its density does not depend on how edges fall; widths differ by one value where they must.
+    even : bool
+        P(q) and P(-q) are known to be alike, as where a flip of all units of a replica changes no energy. No error is
+        then below half of what they differ by, which alone tells of replicas that never leave one of two valleys.
 
     Returns
     -------
     OverlapDistribution
-        Bins about the first and the last value reach 1/n beyond -1 and 1. Those without samples, or with all, have the
-        error of Laplace's rule.
+        Bins about the first and the last value reach 1/n beyond -1 and 1. Errors reckon with two samples more than fell
+        into a bin, or out of it (Agresti and Coull, Am. Stat. 52, 119, 1998), so that none is 0.
 
     Raises
     ------
@@ -196,10 +201,14 @@ def overlap_distribution(overlap: Any, n_units: int, bins: int | None = None) ->
     elif not 1 <= checks.whole("bins", bins) <= n + 1:
         raise ValueError(f"bins must lie between 1 and n_units + 1 = {n + 1}, the values q can have; got {bins}.")
     edges = _edges(n + 1, bins)
-    which = np.searchsorted(edges, np.rint((q + 1.0) * n / 2).astype(np.int64), side="right") - 1
+    n_alike = np.rint((q + 1.0) * n / 2).astype(np.int64)
+    which, mirrored = (np.searchsorted(edges, side, side="right") - 1 for side in (n_alike, n - n_alike))
     width = np.diff(edges) * 2.0 / n
     tau = max(float(longest_tau(q)), float(longest_tau(np.abs(q))))
     estimate = _not_certain(_fractions(which, bins, tau), q.size / (2.0 * tau))
+    if even:
+        off = estimate.value - np.bincount(mirrored.ravel(), minlength=bins) / q.size
+        estimate = estimate._replace(error=np.maximum(estimate.error, np.abs(off) / 2.0))
     centres = -1.0 + (edges[:-1] + edges[1:] - 1.0) / n
     return OverlapDistribution(centres, width, estimate.value / width, estimate.error / width)
 
@@ -212,9 +221,8 @@ def _edges(n_values: int, bins: int) -> np.ndarray:
 
 
 def _not_certain(fractions: Estimate, ess: float) -> Estimate:
-    """Fractions with the error of Laplace's rule where a bin holds none of `ess` samples, or all."""
-    p = (fractions.value * ess + 1.0) / (ess + 2.0)
-    return Estimate(fractions.value, np.where(fractions.error == 0.0, np.sqrt(p * (1.0 - p) / ess), fractions.error))
+    """Fractions of `ess` samples with errors that know how badly few samples, or none, tell how rare a bin is."""
+    return Estimate(fractions.value, np.hypot(fractions.error, rarely(ess, AGRESTI_COULL)))
 
 
 def _fractions(which: np.ndarray, bins: int, tau: float) -> Estimate:

@@ -186,9 +186,9 @@ class Observables:
 
     def _theirs(self, name: str, value: Any) -> np.ndarray:
         array = checks.any_array(f"observables[{name!r}]", value)
-        if array.dtype.kind not in "biuf" or array.ndim > 1:
+        if array.dtype.kind not in "biuf" or array.ndim > 1 or not array.size:
             raise TypeError(
-                f"observables[{name!r}] must return numbers, ({self._n_chains},) for one a chain or any other length; "
+                f"observables[{name!r}] must return numbers, ({self._n_chains},) for one a chain or any other number; "
                 f"got dtype {array.dtype}, shape {array.shape}."
             )
         if name in self._shapes and array.shape != self._shapes[name]:

@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..diagnostics.autocorrelation import AGRESTI_COULL as AGRESTI_COULL, rarely as rarely
 from ..machine.machine import BoltzmannMachine
 
 HOTTEST = 1e-300  # inverse temperature, to divide by
-AGRESTI_COULL = 2.0  # samples of either kind more than were drawn; 1 in Laplace's rule
 WIDEST = 4.0  # standard deviations of the energy at beta = 0, above which energies are not looked for
 
 
@@ -24,16 +24,6 @@ class Unseen(NamedTuple):
 
     chance: np.ndarray
     energy: np.ndarray
-
-
-def rarely(ess: float | np.ndarray, more: float = 1.0) -> np.ndarray:
-    """Return the standard error of a probability by Laplace's rule, where no sample of `ess` differs from the rest.
-
-    It is that of independent samples with so many `more` of either kind: one, or two by the rule of Agresti and Coull,
-    Am. Stat. 52, 119 (1998), doi:10.1080/00031305.1998.10480550.
-    """
-    found: np.ndarray = np.sqrt(more * np.add(ess, more)) / np.add(ess, 2.0 * more) / np.sqrt(ess)
-    return found
 
 
 def free_spread(model: BoltzmannMachine) -> float:

@@ -52,6 +52,14 @@ def test_a_row_of_a_ladder_is_that_of_its_target_with_means_at_all_temperatures(
     assert row["q2"] == pytest.approx(curves.spin_glass_susceptibility[-1] / 27)
 
 
+def test_observables_of_several_temperatures_are_told_of_each() -> None:
+    sample = {"n_sweeps": 40, "n_chains": 8, "beta": [0.1, 0.8], "observables": ["link_overlap"]}
+    run = run_tables({"model": GLASS, "sample": sample})
+    row, links = columns_of(run), run.observables["link_overlap"]
+    told = [row["link_overlap@0.1"], row["link_overlap@0.8"]]
+    assert told == pytest.approx([links[:, :2].mean(), links[:, 2:].mean()]) and "link_overlap" not in row
+
+
 SHORT = {"n_sweeps": 20, "n_chains": 4}
 SMALL = {"name": "random_machine", "n": 8}
 DIGITS = {"source": "bars-and-stripes", "side": 3, "holdout": 0.3}

@@ -25,6 +25,13 @@ def test_bins_are_those_of_exact_fractions() -> None:
     assert not found.trial.any() and found.names == ("0", "1")
 
 
+@pytest.mark.parametrize("begin", [1e6, 1.7e9])
+def test_edges_of_large_times(begin: float) -> None:
+    """Seconds since 1970 are rounded to 2e-7, 1e-5 of a bin."""
+    found = bin_times([begin + np.arange(100) * 0.02], 0.02, start=begin, stop=begin + 2.0)
+    assert found.rows.tolist() == [[1]] * 100
+
+
 def test_any_order_and_several_spikes_in_a_bin() -> None:
     generator = np.random.default_rng(0)
     times = {name: generator.uniform(0.0, 30.0, 400) for name in ("a", "b", "c")}
@@ -72,6 +79,10 @@ def test_a_file(tmp_path: Path) -> None:
         (lambda _: bin_times([0.1, 0.2], 0.1), TypeError, r"times\[0\] must be the times of one unit"),
         (lambda _: bin_times([[0.1, np.nan]], 0.1), ValueError, r"times\[0\] holds a time that is not finite"),
         (lambda _: bin_times([["a"]], 0.1), TypeError, r"times\[0\] must be numbers"),
+        (lambda _: bin_times([["0.1"]], 0.1), TypeError, r"times\[0\] must be numbers.* got dtype <U3"),
+        (lambda _: bin_times([[0.1j]], 0.1), TypeError, r"times\[0\] must be numbers.* got dtype complex128"),
+        (lambda _: bin_times([np.array(["2020-01-01"], "M8[s]")], 1.0, start=1.5e9), TypeError, "got dtype datetime64"),
+        (lambda _: bin_times([np.ma.array([0.1, 0.2], mask=[0, 1])], 0.1), ValueError, "must have no masked entries"),
         (lambda _: bin_times([[], []], 0.1), ValueError, "pass stop"),
         (lambda _: bin_times([[-0.2]], 0.1), ValueError, "times begin at -0.2, before 0: pass start"),
         (lambda _: bin_times([[0.1]], 0.1, start=1.0, stop=1.05), ValueError, "no whole bin"),

@@ -160,3 +160,19 @@ def test_values_that_are_no_numbers_are_refused(name: str, bad: float) -> None:
     values[3, 1] = bad
     with pytest.raises(ValueError, match="values must be finite"):
         getattr(diagnostics, name)(values)
+
+
+@pytest.mark.parametrize(
+    ("values", "match"),
+    [
+        (np.ones((10, 2)) * 1j, "values must be an array of real numbers; got dtype complex128"),
+        (np.ma.array(np.ones((10, 2)), mask=np.eye(10, 2)), "values must have no masked entries"),
+        ([["a", "b"]] * 10, "values must be an array of real numbers; got dtype <U1"),
+    ],
+)
+def test_values_of_which_a_part_would_be_lost_are_refused(values: object, match: str) -> None:
+    for take in (diagnostics.tau_int, diagnostics.r_hat, diagnostics.Binned(2).add):
+        with pytest.raises((TypeError, ValueError), match=match):
+            take(values)
+    with pytest.raises((TypeError, ValueError), match=match):
+        diagnostics.jackknife(np.mean, values)

@@ -108,14 +108,15 @@ def test_natural_bins_hold_one_value_each(n_units: int) -> None:
     assert machines.reference.g_test(counts, p) > machines.SURE
 
 
-def test_overlap_errors_cover() -> None:
-    """600 runs of six spins, four bins that are all populated."""
-    p = binom.pmf(np.arange(7), 6, 0.5)
+# the outer bins of eight units hold three of 800 samples
+@pytest.mark.parametrize(("n_units", "n_samples", "even"), [(6, 300, False), (8, 200, False), (6, 300, True)])
+def test_overlap_errors_cover(n_units: int, n_samples: int, even: bool) -> None:
+    p = binom.pmf(np.arange(n_units + 1), n_units, 0.5)
     inside = []
     for seed in range(300):
-        found = overlap_distribution(spins(0.0, 6, (300, 4), seed), 6)
+        found = overlap_distribution(spins(0.0, n_units, (n_samples, 4), seed), n_units, even=even)
         inside.append(np.abs(found.value * found.width - p) < 1.96 * found.error * found.width)
-    for part in np.array(inside).T[1:6]:
+    for part in np.array(inside).T:
         machines.assert_covers(part)
 
 

@@ -269,10 +269,16 @@ def test_refusals():
         bm.fidelity(model, [[1, 1, 1, 1]], max_seconds=0)
 
 
-def test_chains_that_do_not_mix_are_told():
+@pytest.mark.parametrize(
+    ("n", "coupling", "field"),
+    [
+        (22, 0.5, 0.1),
+        (120, 0.0125, 0.01),  # whose phases differ by less in energy than it fluctuates
+    ],
+)
+def test_chains_that_do_not_mix_are_told(n, coupling, field):
     """Two phases of all units up or down, between which no chain goes."""
-    n = 22
-    model = bm.BoltzmannMachine(np.where(np.eye(n), 0.0, 0.5), np.full(n, 0.1))
+    model = bm.BoltzmannMachine(np.where(np.eye(n), 0.0, coupling), np.full(n, field))
     with pytest.warns(bm.ConvergenceWarning, match="have not converged"):
         found = bm.fidelity(model, np.ones((30, n), int), n_samples=20_000)
     assert found.r_hat > 1.1

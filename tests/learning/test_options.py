@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -212,6 +213,9 @@ def test_fidelity_is_in_the_run(tmp_path: Path):
     rows = draw(planted(6), 2_000)
     run = bm.fit(rows, method="exact", fidelity=True, out=tmp_path / "run.h5")
     assert "largest |z| of covariances" in run.summary()
+    assert re.fullmatch(
+        r"\S+ nats, \S+ of it to be expected of noise", run.summary()["divergence of population counts"]
+    )
     assert run.fidelity.covariance.largest_z < 1
     assert run.fidelity.population.data.sum() == pytest.approx(1)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +97,7 @@ def test_functions_must_be_given_again(tmp_path: Path, monkeypatch: pytest.Monke
         (ValueError, "chains 2k and 2k \\+ 1.*must be even; got 5", ["overlap"]),
         (TypeError, r"observables\['f'\] must return numbers", {"f": lambda states: "many"}),
         (TypeError, r"observables\['f'\] must return numbers, \(5,\)", {"f": lambda states: states}),
+        (TypeError, r"observables\['f'\] must return numbers, .* shape \(0,\)", {"f": lambda states: []}),
     ],
 )
 def test_bad_observables_are_named(error: type[Exception], text: str, observables: Any, tmp_path: Path) -> None:
@@ -120,7 +122,24 @@ def test_functions_that_change_their_mind_are_named() -> None:
         bm.sample(SK, n_chains=5, n_sweeps=2, observables={"f": moody})
     with pytest.raises(ValueError, match=r"observables\['f'\] returned a number that is not finite"):
         bm.sample(SK, n_chains=5, observables={"f": lambda s: np.full(5, np.nan)}, until={"ess": 10})
-    assert bm.sample(SK, n_chains=5, n_sweeps=9, observables={"f": lambda s: np.full(5, np.nan)}).finished
+    run = bm.sample(SK, n_chains=5, n_sweeps=9, observables={"f": lambda s: np.full(5, np.nan)})
+    assert run.finished and run.summary()["f"] == "not known: 45 of 45 values are not finite"
+
+
+def test_a_summary_averages_over_no_two_machines() -> None:
+    """Chains at each temperature, and of each clamped pattern, have a mean of their own."""
+    names = ["magnetisation", "overlap"]
+    options: dict[str, Any] = {"n_chains": 16, "n_sweeps": 40, "burn_in": 20, "observables": names}
+    run = calm(bm.sample, small(), beta=[0.1, 0.9], **options)
+    for name, half in (("magnetisation", 8), ("overlap", 4)):
+        first, last = run.observables[name][:, :half].mean(), run.observables[name][:, half:].mean()
+        found = re.fullmatch(r"(\S+) \+- \S+ at beta = 0.1 to (\S+) \+- \S+ at beta = 0.9", run.summary()[name])
+        assert found is not None and [*map(float, found.groups())] == pytest.approx([first, last], rel=1e-4)
+    run = calm(bm.sample, small(), clamp=([0], [[1], [-1]]), **options)
+    assert ", pattern 0 to " in run.summary()["overlap"] and run.summary()["overlap"].endswith(", pattern 1")
+    run = calm(bm.sample, bm.models.ising((4, 4)), "wolff", beta=[0.1, 0.9], n_chains=4, n_sweeps=40)
+    first, last = run.read("clusters/size").reshape(40, 2, 2).mean(axis=(0, 2))
+    assert run.summary()["cluster size"].startswith(f"{first:.4g} to {last:.4g} units, ")
 
 
 def test_the_file_says_what_it_lacks() -> None:

@@ -97,7 +97,8 @@ class Fidelity:
     n_rows, n_samples : int
         Rows of data, of equal weight or worth as much; samples of the machine, 0 where all states were summed.
     r_hat : float
-        Of the chains' energies, 1 where there are none.
+        Of the chains' energies, or of the single unit in which chains agree least, where that is larger than chance
+        makes it and the machine is not even; 1 where there are no chains.
     precise : bool
         Whether the machine's errors are below a third of the data's.
     """

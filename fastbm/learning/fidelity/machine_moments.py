@@ -12,11 +12,13 @@ import numpy as np
 from ... import diagnostics
 from ..._base import rng
 from ..._base.threads import fan_out
+from ...diagnostics.bits import r_hat_limit, r_hat_of_sums
 from ...inference.monte_carlo import find_burn_in
 from ...machine.couplings import row_blocks
 from ...machine.machine import BoltzmannMachine
 from ...machine.units import Units
 from ...sampling import make_chains
+from ...sampling.valleys import is_even
 from .moments import ORDERS, Counts, UpMoments, count
 
 MOST_EXACT = 20  # units whose states are all summed
@@ -35,7 +37,8 @@ FRACTION = 1 / 3  # of the data's errors that those of the machine are to reach
 class MachineMoments:
     """Moments with their Monte Carlo errors; `n_samples` is 0 where all states were summed.
 
-    `precise` says whether the errors are below a third of the data's, `r_hat` is that of the chains' energies.
+    `precise` says whether the errors are below a third of the data's, `r_hat` is that of the chains' energies, or of
+    single units where these agree less.
     """
 
     moments: UpMoments
@@ -112,13 +115,14 @@ def sampled(
     thin = min(LARGEST_THIN, math.ceil(2 * float(diagnostics.tau_int(pilot))))
     groups: list[Counts] = []
     energies: deque[np.ndarray] = deque(maxlen=KEPT_ROUNDS)
-    n_done = 0
+    n_done, n_up = 0, np.zeros((N_CHAINS, model.n_visible), np.int64)
     while True:
         left = ROUND if n_samples is None else -(-n_samples // N_CHAINS) - n_done
         found = chains.record(min(ROUND, left), thin)
         n_done += min(ROUND, left)
         energies.append(found["samples/energy"])
-        fresh = _by_groups(found["samples/states"], model, chosen, threads)
+        fresh, up = _by_groups(found["samples/states"], model, chosen, threads)
+        n_up += up
         groups = [a + b for a, b in zip(groups, fresh, strict=True)] if groups else fresh
         moments = UpMoments.of(sum(groups[1:], groups[0]), chosen)
         errors, scatter = _errors(groups, moments, model.convention), moments.variances(model.convention)
@@ -128,19 +132,44 @@ def sampled(
         )
         enough = precise if n_samples is None else n_done * N_CHAINS >= n_samples
         if enough or time.perf_counter() - started > max_seconds:
-            kept = np.concatenate(energies)
-            r_hat = float(diagnostics.r_hat(kept)) if len(kept) >= FEWEST_FOR_R_HAT else math.nan
+            r_hat = _r_hat(np.concatenate(energies))
+            if not is_even(model, beta):  # of which chains on both sides are as they should be
+                r_hat = max(r_hat, _r_hat_of_units(n_up, n_done))
             return MachineMoments(moments, errors, n_done * N_CHAINS, r_hat, precise)
 
 
-def _by_groups(packed: np.ndarray, model: BoltzmannMachine, chosen: np.ndarray, threads: int) -> list[Counts]:
-    """Count the visible units of states (n_samples, n_chains, bytes), once for each group of chains."""
+def _r_hat(energies: np.ndarray) -> float:
+    return float(diagnostics.r_hat(energies)) if len(energies) >= FEWEST_FOR_R_HAT else math.nan
 
-    def one(first: int) -> Counts:
+
+def _r_hat_of_units(n_up: np.ndarray, n: int) -> float:
+    """Return R-hat of the unit in which chains agree least, 1 where that may be chance or there are few samples.
+
+    `n_up` (n_chains, n_units) counts in how many of `n` samples each unit was up. Valleys of many units may differ by
+    less in energy than each fluctuates, and so R-hat of energies does not tell that chains stay in them.
+    """
+    n_chains, n_units = n_up.shape
+    if n < FEWEST_FOR_R_HAT:
+        return 1.0
+    worst = float(r_hat_of_sums(n_up.sum(axis=0), np.square(n_up).sum(axis=0), n, n_chains).max())
+    return worst if worst > r_hat_limit(n, n_chains // 2, n_units) else 1.0
+
+
+def _by_groups(
+    packed: np.ndarray, model: BoltzmannMachine, chosen: np.ndarray, threads: int
+) -> tuple[list[Counts], np.ndarray]:
+    """Count the visible units of states (n_samples, n_chains, bytes), once for each group of chains.
+
+    Return also how often each unit of each chain was up, (n_chains, n_visible).
+    """
+
+    def one(first: int) -> tuple[Counts, np.ndarray]:
         rows = packed[:, first : first + GROUP_CHAINS].reshape(-1, packed.shape[2])
-        return count(np.unpackbits(rows, axis=1, count=model.n_visible, bitorder="little"), chosen, 1)
+        up = np.unpackbits(rows, axis=1, count=model.n_visible, bitorder="little")
+        return count(up, chosen, 1), up.reshape(len(packed), -1, model.n_visible).sum(axis=0, dtype=np.int64)
 
-    return fan_out(one, range(0, N_CHAINS, GROUP_CHAINS), threads)
+    counts, up = zip(*fan_out(one, range(0, N_CHAINS, GROUP_CHAINS), threads), strict=True)
+    return list(counts), np.concatenate(up)
 
 
 def _errors(groups: list[Counts], moments: UpMoments, units: Units) -> dict[str, np.ndarray]:

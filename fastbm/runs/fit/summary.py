@@ -146,6 +146,5 @@ def _fidelity(run: Learned) -> dict[str, Any]:
         return {}
     names = {"means": found.mean, "covariances": found.covariance, "triples": found.triple}
     largest: dict[str, Any] = {f"largest |z| of {name}": one.largest_z for name, one in names.items()}
-    return largest | {
-        "divergence of population counts": (found.population_divergence, found.population_divergence_noise)
-    }
+    noise = f"{found.population_divergence_noise:.2g} of it to be expected of noise"
+    return largest | {"divergence of population counts": f"{found.population_divergence:.6g} nats, {noise}"}

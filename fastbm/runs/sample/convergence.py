@@ -93,7 +93,7 @@ def quantities_of(
 ) -> list[Quantity]:
     """Return the diagnostics of series by name, (n, n_chains) or (n, pairs), for each group of chains."""
     found, n_series, betas = [], len(series) * len(together), run.beta
-    for name, chains, columns in _by_group(run, series, together):
+    for name, chains, columns in by_group(run, series, together):
         varies = not run.at_log_times and _varies(columns)
         r_hat = float(diagnostics.r_hat(_ranked(columns))) if varies else np.nan
         bulk = tail = np.nan
@@ -111,7 +111,7 @@ def _varies(columns: np.ndarray) -> bool:
     return len(columns) > 0 and bool((columns[:FEW] != columns[0, 0]).any() or np.ptp(columns) > 0.0)
 
 
-def _by_group(
+def by_group(
     run: Samples, series: Mapping[str, np.ndarray], together: Sequence[np.ndarray]
 ) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
     """Yield name, chains and values of each series and group of chains, or pairs of these."""
@@ -124,7 +124,7 @@ def _by_group(
 
 def least_ess(run: Samples) -> float | None:
     """Return the least effective sample size (bulk) of the energy and of the observables; None where none varied."""
-    columns = [one for _, _, one in _by_group(run, _series(run, MOST_NUMBERS), groups(run)) if _varies(one)]
+    columns = [one for _, _, one in by_group(run, _series(run, MOST_NUMBERS), groups(run)) if _varies(one)]
     return min((float(diagnostics.ess_bulk(one)) for one in columns), default=None)
 
 
@@ -348,7 +348,7 @@ def _of_disagreement(run: Samples, way_out: str) -> str:
     if apart:
         worst = max(apart, key=lambda q: q.r_hat)
         place = next(k for k, q in enumerate(series) if q is worst)
-        columns = [one for _, _, one in _by_group(run, _series(run, MOST_COMPARED), groups(run))][place]
+        columns = [one for _, _, one in by_group(run, _series(run, MOST_COMPARED), groups(run))][place]
         ess = diagnostics.ess_bulk(_ranked(columns))  # where chains are far from each other, it is that of all samples
         more = f" (and {len(apart) - 1} more)" if len(apart) > 1 else ""
         return (

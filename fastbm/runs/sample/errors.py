@@ -14,6 +14,7 @@ import numpy as np
 from ... import diagnostics
 from ..._base.arrays import near_one
 from ...diagnostics.autocorrelation import standard_errors
+from ...diagnostics.jackknife import student_widening
 from ...sampling.unseen import AGRESTI_COULL, Unseen, rarely, unseen_flip
 from .samples import Samples
 
@@ -75,12 +76,13 @@ def across_chains(values: np.ndarray, scale: float | None = None) -> tuple[np.nd
     """Return means over chains at each time, and their standard errors, of values (n_samples, n_chains).
 
     `scale` is what an unseen state would differ by; where it is not known, and at a time all chains are alike, it is
-    the largest value, or 1 where that is 0. Errors are NaN for one chain.
+    the largest value, or 1 where that is 0. Errors are NaN for one chain, and of few ones widened as those of
+    `diagnostics.jackknife`.
     """
     n_chains = values.shape[1]
     if n_chains == 1:
         return values[:, 0], np.full(len(values), np.nan)
-    error = values.std(axis=1, ddof=1) / np.sqrt(n_chains)
+    error = student_widening(n_chains - 1) * values.std(axis=1, ddof=1) / np.sqrt(n_chains)
     off = np.where(error > 0.0, 0.0, float(np.abs(values).max()) or 1.0) if scale is None else scale
     return values.mean(axis=1), np.hypot(error, rarely(n_chains, AGRESTI_COULL) * off)
 

@@ -12,7 +12,7 @@ from ...diagnostics import Estimate, OverlapDistribution, Reweighted
 from ...diagnostics.autocorrelation import standard_errors
 from ...models import square_lattice as lattice
 from ...sampling.observables import OF_PAIRS
-from .convergence import groups
+from .convergence import ODD, groups
 from .errors import (
     effective,
     energy_error,
@@ -229,7 +229,7 @@ def overlap_distribution(run: Samples, beta: float | None, bins: int | None) -> 
         raise ValueError(
             f"overlap_distribution compares chains 2k and 2k + 1; there is no such pair at {chosen.beta:g}."
         )
-    return diagnostics.overlap_distribution(q, run._start.n_units, bins)
+    return diagnostics.overlap_distribution(q, run._start.n_units, bins, even=is_even(run))
 
 
 class CorrelationLengths(NamedTuple):
@@ -296,24 +296,28 @@ def reweight(run: Samples, betas: Any, observable: Any) -> Reweighted:
     wanted = checks.finite_array("betas", betas)
     if wanted.ndim > 1 or not wanted.size:
         raise ValueError(f"betas must be a number or a list of numbers; got shape {wanted.shape}.")
-    values, of_pairs = _values(run, observable), _is_of_pairs(run, observable)
+    values, kind = _values(run, observable), _kind(run, observable)
     sampled = [(at, None if values is None else values.at(at)) for at in temperatures(run)]
     sampled = [(at, observed) for at, observed in sampled if values is None or observed is not None]
     rows = []
     for new in np.atleast_1d(wanted):
         at, observed = min(sampled, key=lambda one: abs(one[0].beta - new))
         energy = at.energy
-        if of_pairs:  # both replicas go to the other temperature, so that the sum of their energies weighs a pair
+        if (
+            kind in OF_PAIRS
+        ):  # both replicas go to the other temperature, so that the sum of their energies weighs a pair
             energy = energy[:, ::2] + energy[:, 1::2]
+        if observed is not None and kind in ODD and is_even(run):  # whatever side chains are on
+            observed = np.zeros_like(observed)
         rows.append(diagnostics.reweight(energy, energy if observed is None else observed, at.beta, float(new)))
     value, error, ess = (np.array([row[k] for row in rows]) for k in range(3))
     return Reweighted(value, error, ess) if wanted.ndim else Reweighted(value[0], error[0], float(ess[0]))
 
 
-def _is_of_pairs(run: Samples, observable: Any) -> bool:
-    """Return whether `observable` names a recorded observable of chains 2k and 2k + 1."""
+def _kind(run: Samples, observable: Any) -> str | None:
+    """Return which of the named observables is asked for, under whatever name; None for functions and arrays."""
     named = run.config["sample"].get("observables") or {}
-    return isinstance(observable, str) and named.get(observable) in OF_PAIRS
+    return named.get(observable, observable) if isinstance(observable, str) else None
 
 
 def _values(run: Samples, observable: Any) -> Series | None:
@@ -322,7 +326,7 @@ def _values(run: Samples, observable: Any) -> Series | None:
         if observable == "energy":
             return None
         if observable in run.observables:
-            values, of_pairs = run.observables[observable], _is_of_pairs(run, observable)
+            values, of_pairs = run.observables[observable], _kind(run, observable) in OF_PAIRS
             ladder = run.read(f"ladder/{observable}") if f"ladder/{observable}" in run.streams else None
             return Series(values if of_pairs else _of_chains(run, values), ladder, of_pairs)
         if observable == "magnetisation":

@@ -23,6 +23,9 @@ from .series import correlations_with_first
 class Relaxation(NamedTuple):
     """Means over the chains at one inverse temperature, and their standard errors, (n_samples,) each.
 
+    Errors are widened to Student's quantile at 95 % over the normal one (2.2 for 3 chains, 1.2 for 8, 1.02 for 64), so
+    that 1.96 of them hold the truth in 95 % of cases.
+
     Attributes
     ----------
     beta : float

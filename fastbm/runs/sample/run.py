@@ -159,6 +159,9 @@ class SampleRun(Samples):
     def overlap_distribution(self, beta: float | None = None, bins: int | None = None) -> OverlapDistribution:
         """Return P(q), the distribution of overlaps of chains 2k and 2k + 1, at one of the run's temperatures.
 
+        Of a machine that is even under a flip of all units P(q) = P(-q), and errors are no less than half of what they
+        differ by.
+
         Parameters
         ----------
         beta : float, optional
@@ -210,7 +213,8 @@ class SampleRun(Samples):
         betas : float or (n,) array
         observable : str or (n_samples, n_chains) array
             "energy" (of the whole machine), "magnetisation" (means of -1 and +1 for a unit, whatever the machine's
-            units), the name of a recorded observable, or values of the samples.
+            units), the name of a recorded observable, or values of the samples. Of a machine that is even under a flip
+            of all units "magnetisation" and "overlap" are 0 by symmetry, without an error, as in `thermodynamics`.
 
         Raises
         ------

@@ -9,7 +9,7 @@ import numpy as np
 
 from ... import diagnostics
 from ..summary import format_value
-from .convergence import Quantity, groups, independent_families, judge, quantities, spacing, watched_names
+from .convergence import Quantity, by_group, groups, independent_families, judge, quantities, spacing, watched_names
 from .errors import across_chains, energy_error, observable_error
 from .samples import Samples
 from .valleys import is_even, starts_at_one_point
@@ -96,8 +96,10 @@ def _moves(run: Samples) -> dict[str, Any]:
         where = f", beta {levels.min():g} to {levels.max():g}" if len(levels) else ""
         found["cluster moves"] = f"at {len(levels)} of {len(betas)} temperatures{where}"
     if "clusters/size" in run.streams and len(run.sweep):
-        size = run.read("clusters/size").mean()
-        found["cluster size"] = f"{size:.4g} units, {size / run._start.n_units:.3g} of all"
+        sizes = [run.read("clusters/size")[:, chains].mean() for chains in groups(run)]
+        ends = sizes if len(sizes) == 1 else (sizes[0], sizes[-1])
+        parts = " to ".join(f"{size / run._start.n_units:.3g}" for size in ends)
+        found["cluster size"] = f"{' to '.join(f'{size:.4g}' for size in ends)} units, {parts} of all"
     return found
 
 
@@ -127,6 +129,7 @@ def _chains(run: Samples) -> dict[str, Any]:
     for name in dict.fromkeys(q.name for q in watched):
         if name != "energy":
             found |= _observable(run, name)
+    found |= _not_finite(run)
     if is_even(run):
         found["means of units"] = "0 of spins by symmetry, whatever side the chains are on"
     if starts_at_one_point(run):
@@ -151,10 +154,34 @@ def _observable(run: Samples, name: str) -> dict[str, Any]:
     For an observable that is odd where the machine is even, the mean is 0 and its modulus is averaged beside it.
     """
     if name in run.observables:
-        values = run.observables[name]
-        return {name: (float(values.mean()), observable_error(values))}
-    values = np.abs(run.observables[name[1:-1]])
-    return {name[1:-1]: (0.0, 0.0), name: (float(values.mean()), observable_error(values))}
+        return {name: _mean(run, run.observables[name])}
+    return {name[1:-1]: (0.0, 0.0), name: _mean(run, np.abs(run.observables[name[1:-1]]))}
+
+
+def _mean(run: Samples, values: np.ndarray) -> Any:
+    """Return the mean of values with its error; of several groups of chains those of the first and the last, in words.
+
+    Each temperature and each clamped pattern makes another machine, over which there is no average.
+    """
+    n_chains, n_patterns = len(run.beta), run.config["sample"].get("n_patterns") or 1
+    found = []
+    for _, chains, own in by_group(run, {"": values}, groups(run)):
+        pattern = f", pattern {int(chains[0]) * n_patterns // n_chains}" if n_patterns > 1 else ""
+        where = f"at beta = {run.beta[chains[0]]:g}{pattern}"
+        found.append(((float(own.mean()), observable_error(own)), where))
+    if len(found) == 1:
+        return found[0][0]
+    return " to ".join(f"{format_value(told)} {where}" for told, where in (found[0], found[-1]))
+
+
+def _not_finite(run: Samples) -> dict[str, str]:
+    """Return how many values of functions are no numbers, which leaves their means unknown."""
+    found: dict[str, str] = {}
+    for name, what in (run.config["sample"].get("observables") or {}).items():
+        if what is None and name in watched_names(run):
+            n_bad = int(np.count_nonzero(~np.isfinite(values := run.observables[name])))
+            found |= {name: f"not known: {n_bad} of {values.size} values are not finite"} if n_bad else {}
+    return found
 
 
 def _least(watched: list[Quantity], name: str) -> float:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from ...sampling import valleys
 from ...sampling.chains import why_periodic
 from ...sampling.settings import SingleUnit
 from ..spec import Given
 from .samples import Samples
+
+MOST_LOOKED_AT = 256  # samples
 
 
 def is_even(run: Samples) -> bool:
@@ -26,7 +30,7 @@ def starts_at_one_point(run: Samples) -> bool:
 
 def why_unseen(run: Samples, n_chains: int) -> str:
     """Return why there may be states that none of the `n_chains` of a group has visited; empty if unlikely."""
-    if why := _of_updates(run):
+    if why := _of_updates(run) or _of_mirror(run):
         return why
     if run._sampler == "exact":
         return ""
@@ -36,6 +40,22 @@ def why_unseen(run: Samples, n_chains: int) -> str:
         return ""  # each a start of its own
     clamped, one_point = bool(run.config["sample"].get("n_patterns")), starts_at_one_point(run)
     return valleys.why_unseen(run._start, _coldest(run), n_chains, one_point=one_point, clamped=clamped)
+
+
+def _of_mirror(run: Samples) -> str:
+    """Return why means of functions lack the mirrors of all states that were seen; empty where there is no reason to.
+
+    Of an even machine these are as probable, and a function may differ between them. Sides are told from the last state
+    of a coldest chain, in some of the samples of these chains.
+    """
+    named = run.config["sample"].get("observables") or {}
+    if None not in named.values() or not run.has_states or not is_even(run):
+        return ""
+    packed = run._peek("samples/states", max(1, run._n_samples // MOST_LOOKED_AT))[:, run.beta == _coldest(run)]
+    n_off = np.bitwise_count(packed ^ packed[-1, 0]).sum(axis=-1, dtype=np.int64)
+    if (2 * n_off > run._start.n_units).any():
+        return ""
+    return "all states are on one side of an even machine, whose other side functions may tell apart: average even ones"
 
 
 def _of_updates(run: Samples) -> str:

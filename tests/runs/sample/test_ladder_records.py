@@ -111,7 +111,8 @@ def test_clamped_units_are_in_the_states() -> None:
 
 
 def test_observables_are_reweighted_from_the_nearest_level() -> None:
-    run = ladders(FERRO, n_chains=32, n_sweeps=400, observables=["magnetisation"])
+    model = bm.models.ising(SIDES, field=0.1)
+    run = ladders(model, n_chains=32, n_sweeps=400, observables=["magnetisation"])
     assert run.reweight(0.5, "magnetisation").value == pytest.approx(
         run.ladder_observables["magnetisation"][:, :, 1].mean()
     )

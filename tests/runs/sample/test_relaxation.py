@@ -7,10 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.stats import norm, t as student
 
 import fastbm as bm
 from fastbm import cli
-from tests.support.machines import calm
+from fastbm.runs.sample.errors import across_chains
+from tests.support.machines import assert_covers, calm
 from tests.support.samples import FERRO, GLASS, SK, WORKLOADS, work
 
 EVERY = [
@@ -44,7 +46,8 @@ def test_means_over_chains_at_each_time() -> None:
         (kept[1:], found.correlation[1:], found.correlation_error[1:]),
     ):
         np.testing.assert_allclose(mean, values.mean(axis=1))
-        np.testing.assert_allclose(error, values.std(axis=1, ddof=1) / 4, rtol=0.05)  # and what 16 chains do not see
+        wider = student.ppf(0.975, 15) / norm.ppf(0.975)
+        np.testing.assert_allclose(error, wider * values.std(axis=1, ddof=1) / 4, rtol=0.05)  # and what is not seen
     assert (found.correlation[0], found.correlation_error[0]) == (1.0, 0.0)
     assert found.energy[-1] < found.energy[0] < 0.0
     table = run.to_dataframe()
@@ -54,6 +57,12 @@ def test_means_over_chains_at_each_time() -> None:
     assert np.isnan(single.energy_error).all() and np.isfinite(single.energy).all()
     frozen = bm.sample(FERRO, initial="up", beta=9.0, n_sweeps=20, n_chains=4).relaxation()  # of even times, too
     assert (frozen.energy_error > 0.0).all() and (frozen.correlation_error[1:] > 0.0).all()
+
+
+def test_errors_of_few_chains_cover() -> None:
+    for n_chains in (2, 4, 16):
+        mean, error = across_chains(np.random.default_rng(n_chains).normal(size=(600, n_chains)), 0.0)
+        assert_covers(np.abs(mean) < 1.96 * error)
 
 
 def test_a_glass_remembers_longer_the_older_it_is() -> None:

@@ -74,6 +74,16 @@ def test_an_even_machine_is_judged_by_what_is_even(units: str) -> None:
         assert abs(row.susceptibility.value - 8 * _mean_square(FERRO)) < 4 * row.susceptibility.error
 
 
+@pytest.mark.parametrize(("beta", "converged"), [(1.0, None), (0.01, True)])
+def test_functions_on_one_side_of_an_even_machine_have_no_mean(beta: float, converged: bool | None) -> None:
+    """Chains that began up, in two states, agree that a unit is up where they stay; its mean is 0."""
+    up = np.tile(1 - 2 * np.eye(8, dtype=int)[:2], (4, 1))
+    options: dict[str, Any] = {"beta": beta, "n_chains": 8, "n_sweeps": 64, "initial": up, "seed": 1}
+    run = calm(bm.sample, FERRO, observables={"side": lambda s: s[:, 0]}, **options)
+    assert (run.converged, "on one side" in run.doubt) == (converged, converged is None), run.doubt
+    assert calm(bm.sample, FERRO, observables=["magnetisation"], **options).converged
+
+
 def _mean_square(model: bm.BoltzmannMachine) -> float:
     states, log_p = machines.log_joint(*machines.parameters(model), "spin", 1.0)
     return float(np.exp(log_p) @ states.mean(axis=1) ** 2)
