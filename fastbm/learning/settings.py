@@ -190,9 +190,10 @@ class Monitor(Options):
         Standard errors of couplings and biases, from the Fisher information (of rules of maximum likelihood: "exact",
         "monte-carlo", "pcd", of whole rows) or from `n_resamples` fits to rows drawn again (of any rule). Where a
         formula has no solution for rows that were drawn, as with a unit that they hold still, errors of what these
-        leave open are inf. Those by "fisher" are of the maximum, and with "sgd" of a constant learning rate of what its
-        steps leave beside it too: (learning_rate / (1 - momentum) (1 / batch_size + 1 / n_chains) / 2)^(1/2), without
-        hidden units at most about, however many rows there are. A schedule that falls to 0 takes most of that away.
+        leave open are inf. Those by "fisher" are of the maximum, and with "sgd" and "adam" of what their steps leave
+        beside it too, unless a schedule has the rate fall to 0 (`fastbm.learning.noise_of_steps`). However many rows
+        there are, that is about (learning_rate / (1 - momentum) (1 / batch_size + 1 / n_chains) / 2)^(1/2) for "sgd";
+        more where persistent chains are slow, which is measured at the end, and, with centring, of biases.
     n_resamples : int
         Fits of the bootstrap.
     block : int or "auto"
