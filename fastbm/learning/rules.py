@@ -165,7 +165,8 @@ def prepare(
     rest = dict(options)
     n_hidden = checks.whole("n_hidden", rest.pop("n_hidden"))
     layout = rest.pop("layout", None)
-    start = start_machine(smoothed_means(up), n_hidden, layout, units, seed)
+    beta = 1.0 if rest.get("beta") is None else checks.real("beta", rest["beta"], above=0.0)
+    start = start_machine(smoothed_means(up), n_hidden, layout, units, seed, beta)
     given: dict[str, Any] = {field.name: None for field in fields(FitSettings) if field.name != "method"}
     return start, check(start, len(up), method, {**given, **rest, "seed": seed})
 

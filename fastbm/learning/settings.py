@@ -6,6 +6,7 @@ Each option is a field of one class here; rules are made of these.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal
 
 from .._base import checks
@@ -244,3 +245,10 @@ class FitSettings(Phased, Convex, Formula, Monitor):
 
     def __post_init__(self) -> None:
         """Do nothing: all is checked when the settings are resolved."""
+
+
+def of_log_odds(s: FitSettings) -> FitSettings:
+    """Return the settings of the same problem in parameters times beta, which are learned at beta = 1."""
+    if s.beta == 1.0:
+        return s
+    return replace(s, beta=1.0, l1=s.l1 / s.beta, l2=s.l2 / s.beta**2, l2_bias=s.l2_bias / s.beta**2)

@@ -209,10 +209,10 @@ class FitData:
         """Return what the learned machine carries as the base rates of its visible units."""
         return smoothed_rates(self.moments if self.up is None else self.up, start, self.weights)
 
-    def break_symmetry(self, start: BoltzmannMachine, seed: int) -> BoltzmannMachine:
+    def break_symmetry(self, start: BoltzmannMachine, seed: int, beta: float) -> BoltzmannMachine:
         """Return `start` with couplings to hidden units of the size that the data ask for."""
         p, units = self.p, self.kind
-        return broken_symmetry(start, units.lo + units.span * p, units.span * np.sqrt(p * (1.0 - p)), seed)
+        return broken_symmetry(start, units.lo + units.span * p, units.span * np.sqrt(p * (1.0 - p)), seed, beta)
 
     def check_machine(self, start: BoltzmannMachine) -> None:
         """Check that a machine has the data's visible units."""
