@@ -16,6 +16,16 @@ Clamped = Literal["exact", "gibbs", "annealed", "mean-field", "variational", "ta
 Free = Literal["exact", "gibbs", "contrastive", "restarted", "annealed", "tempering", "auto", "mean-field", "tap"]
 
 
+def inverse_temperature(name: str, value: Any) -> float:
+    """Check an inverse temperature; parameters are log-odds over it."""
+    found = checks.real(name, value, above=0.0)
+    if not SMALLEST <= found <= 1.0 / SMALLEST:
+        raise ValueError(
+            f"{name} must be from {SMALLEST:g} to {1.0 / SMALLEST:g}; got {found:g}. Measure energies in another unit."
+        )
+    return found
+
+
 def momentum(name: str, value: Any) -> float:
     """Check a momentum."""
     if (found := checks.real(name, value, least=0.0)) >= 1.0:
@@ -38,6 +48,7 @@ def rows_together(name: str, given: Any) -> int | str:
     return "auto" if isinstance(given, str) and given == "auto" else checks.whole(name, given, least=1)
 
 
+SMALLEST = 1e-100  # beta, and the largest over 1
 STOPPING = ("moment_error", "gradient")  # metrics that a run may wait for
 
 
@@ -53,7 +64,7 @@ class Rule(Options):
 
     kind: ClassVar[str] = "rule of learning"
 
-    beta: Annotated[float, Above(0.0)] = 1.0
+    beta: Annotated[float, inverse_temperature] = 1.0
 
 
 @options
@@ -102,7 +113,8 @@ class Phased(Repeated):
         `n_betas` replicas from beta 0 on. "auto" is "gibbs" that answers chains which do not mix: `n_sweeps` doubles,
         up to four times; then ladders take over.
     learning_rate, momentum : float
-        Of "natural" steps `learning_rate` is the first gain (0.3), 1 a full step.
+        Of "natural" steps `learning_rate` is the first gain (0.3), 1 a full step. Log-odds are beta times parameters,
+        so that plain steps at another beta go as far with a `learning_rate` over beta^2 (of "adam" over beta).
     schedule : {"constant", "linear", "cosine", "inverse"}
         How the learning rate falls over the epochs: to 0, or ("inverse") as 1 / (1 + 9 x), x the part that is over.
     centring : bool
@@ -251,4 +263,5 @@ def of_log_odds(s: FitSettings) -> FitSettings:
     """Return the settings of the same problem in parameters times beta, which are learned at beta = 1."""
     if s.beta == 1.0:
         return s
-    return replace(s, beta=1.0, l1=s.l1 / s.beta, l2=s.l2 / s.beta**2, l2_bias=s.l2_bias / s.beta**2)
+    l1, l2, l2_bias = s.l1 / s.beta, s.l2 / s.beta / s.beta, s.l2_bias / s.beta / s.beta
+    return replace(s, beta=1.0, l1=l1, l2=l2, l2_bias=l2_bias)

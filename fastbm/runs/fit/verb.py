@@ -8,12 +8,12 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from ..._base import checks, rng
+from ..._base import rng
 from ..._base.workers import check_executor
 from ...learning import missing, rules
 from ...learning.learners.starts import BROKEN
 from ...learning.methods import OF_MONITOR, OF_RULES, RULES, Monitor, Rule, as_spec, named
-from ...learning.settings import FitSettings
+from ...learning.settings import FitSettings, inverse_temperature
 from ...learning.training_set import check_hidden, start_machine
 from ...machine.checks import check_columns, columns_of
 from ...machine.machine import BoltzmannMachine, check_machine
@@ -214,7 +214,7 @@ def fit(
     own, storage = part("fit", options, (*OF_RULES, *OF_MONITOR), fit.__kwdefaults__ or ())
     method, own = named(method, monitor, own)
     given: dict[str, Any] = {one.name: own.get(one.name) for one in fields(FitSettings) if one.name != "method"}
-    beta = 1.0 if given["beta"] is None else checks.real("beta", given["beta"], above=0.0)
+    beta = 1.0 if given["beta"] is None else inverse_temperature("beta", given["beta"])
     if init is not None:
         _check_start(init, n_hidden, layout, units)
         refuse_beyond_range(init, beta)
