@@ -109,7 +109,8 @@ class Moments:
         units : {"binary", "spin"}, optional
             Told from the values when left out: spins where there is a -1, binary units where there is a 0.
         weights : (n_rows,) array, optional
-            How much each row counts; from 0, not all 0. `n_samples` is then the number of rows that count at all.
+            How much each row counts; from 0, not all 0. `n_samples` is then the number of rows of equal weight that are
+            worth as much, (sum w)^2 / sum w^2, as `fit` counts them for error bars.
 
         Returns
         -------
@@ -186,7 +187,7 @@ def _check_weights(weights: Any, n_rows: int) -> tuple[np.ndarray | None, float,
     if counts.min() < 0 or not counts.any():
         raise ValueError(f"weights must be at least 0 and not all 0; the least is {counts.min():g}.")
     within = datasets.in_range(counts)
-    return within, float(within.sum()), int(np.count_nonzero(counts))
+    return within, float(within.sum()), datasets.n_worth(within)
 
 
 def moments_of_rows(up: Rows, weights: Any = None) -> Moments:

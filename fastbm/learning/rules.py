@@ -27,7 +27,7 @@ from .phases.mean_field import ClampedMeanField, ClampedVariational, FreeMeanFie
 from .phases.phase import OWN_CHAINS, Phase
 from .phases.tap import ClampedTap, FreeTap
 from .phases.tempering import FreeTempering
-from .settings import FitSettings
+from .settings import FitSettings, inverse_temperature
 from .training_set import smoothed_means, start_machine
 
 CLAMPED = {
@@ -165,7 +165,8 @@ def prepare(
     rest = dict(options)
     n_hidden = checks.whole("n_hidden", rest.pop("n_hidden"))
     layout = rest.pop("layout", None)
-    start = start_machine(smoothed_means(up), n_hidden, layout, units, seed)
+    beta = 1.0 if rest.get("beta") is None else inverse_temperature("beta", rest["beta"])
+    start = start_machine(smoothed_means(up), n_hidden, layout, units, seed, beta)
     given: dict[str, Any] = {field.name: None for field in fields(FitSettings) if field.name != "method"}
     return start, check(start, len(up), method, {**given, **rest, "seed": seed})
 

@@ -6,6 +6,7 @@ Each option is a field of one class here; rules are made of these.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal
 
 from .._base import checks
@@ -13,6 +14,16 @@ from .._base.options import CHOSEN, Above, Least, Options, options
 
 Clamped = Literal["exact", "gibbs", "annealed", "mean-field", "variational", "tap"]
 Free = Literal["exact", "gibbs", "contrastive", "restarted", "annealed", "tempering", "auto", "mean-field", "tap"]
+
+
+def inverse_temperature(name: str, value: Any) -> float:
+    """Check an inverse temperature; parameters are log-odds over it."""
+    found = checks.real(name, value, above=0.0)
+    if not SMALLEST <= found <= 1.0 / SMALLEST:
+        raise ValueError(
+            f"{name} must be from {SMALLEST:g} to {1.0 / SMALLEST:g}; got {found:g}. Measure energies in another unit."
+        )
+    return found
 
 
 def momentum(name: str, value: Any) -> float:
@@ -37,6 +48,7 @@ def rows_together(name: str, given: Any) -> int | str:
     return "auto" if isinstance(given, str) and given == "auto" else checks.whole(name, given, least=1)
 
 
+SMALLEST = 1e-100  # beta, and the largest over 1
 STOPPING = ("moment_error", "gradient")  # metrics that a run may wait for
 
 
@@ -52,7 +64,7 @@ class Rule(Options):
 
     kind: ClassVar[str] = "rule of learning"
 
-    beta: Annotated[float, Above(0.0)] = 1.0
+    beta: Annotated[float, inverse_temperature] = 1.0
 
 
 @options
@@ -101,7 +113,8 @@ class Phased(Repeated):
         `n_betas` replicas from beta 0 on. "auto" is "gibbs" that answers chains which do not mix: `n_sweeps` doubles,
         up to four times; then ladders take over.
     learning_rate, momentum : float
-        Of "natural" steps `learning_rate` is the first gain (0.3), 1 a full step.
+        Of "natural" steps `learning_rate` is the first gain (0.3), 1 a full step. Log-odds are beta times parameters,
+        so that plain steps at another beta go as far with a `learning_rate` over beta^2 (of "adam" over beta).
     schedule : {"constant", "linear", "cosine", "inverse"}
         How the learning rate falls over the epochs: to 0, or ("inverse") as 1 / (1 + 9 x), x the part that is over.
     centring : bool
@@ -190,9 +203,10 @@ class Monitor(Options):
         Standard errors of couplings and biases, from the Fisher information (of rules of maximum likelihood: "exact",
         "monte-carlo", "pcd", of whole rows) or from `n_resamples` fits to rows drawn again (of any rule). Where a
         formula has no solution for rows that were drawn, as with a unit that they hold still, errors of what these
-        leave open are inf. Those by "fisher" are of the maximum, and with "sgd" of a constant learning rate of what its
-        steps leave beside it too: (learning_rate / (1 - momentum) (1 / batch_size + 1 / n_chains) / 2)^(1/2), without
-        hidden units at most about, however many rows there are. A schedule that falls to 0 takes most of that away.
+        leave open are inf. Those by "fisher" are of the maximum, and with "sgd" and "adam" of what their steps leave
+        beside it too, unless a schedule has the rate fall to 0 (`fastbm.learning.noise_of_steps`). However many rows
+        there are, that is about (learning_rate / (1 - momentum) (1 / batch_size + 1 / n_chains) / 2)^(1/2) for "sgd";
+        more where persistent chains are slow, which is measured at the end, and, with centring, of biases.
     n_resamples : int
         Fits of the bootstrap.
     block : int or "auto"
@@ -243,3 +257,11 @@ class FitSettings(Phased, Convex, Formula, Monitor):
 
     def __post_init__(self) -> None:
         """Do nothing: all is checked when the settings are resolved."""
+
+
+def of_log_odds(s: FitSettings) -> FitSettings:
+    """Return the settings of the same problem in parameters times beta, which are learned at beta = 1."""
+    if s.beta == 1.0:
+        return s
+    l1, l2, l2_bias = s.l1 / s.beta, s.l2 / s.beta / s.beta, s.l2_bias / s.beta / s.beta
+    return replace(s, beta=1.0, l1=l1, l2=l2, l2_bias=l2_bias)

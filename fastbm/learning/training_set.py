@@ -40,11 +40,11 @@ def check_hidden(n_hidden: Any) -> tuple[int, ...]:
 
 
 def start_machine(
-    p: np.ndarray, n_hidden: Any, layout: str | None, units: str, seed: int, *, scale: float = 0.01
+    p: np.ndarray, n_hidden: Any, layout: str | None, units: str, seed: int, beta: float = 1.0, *, scale: float = 0.01
 ) -> BoltzmannMachine:
     """Return the machine that learning starts from.
 
-    Its biases give the visible units their means, its couplings to hidden ones are small and random.
+    Its biases give the visible units their means at `beta`, its couplings to hidden ones are small and random.
 
     `p` (n_visible,) are the parts of rows in which units are up, above 0 and below 1; `n_hidden` one number, or one for
     each layer.
@@ -54,7 +54,7 @@ def start_machine(
     sizes = check_hidden(n_hidden)
     layout = _check_layout(layout, sizes)
     n_visible = len(p)
-    bias = np.concatenate([np.log(p / (1 - p)), np.zeros(sum(sizes))])
+    bias, scale = np.concatenate([np.log(p / (1 - p)), np.zeros(sum(sizes))]) / beta, scale / beta
     generator = rng.keyed(seed, rng.MODEL)
     if layout != "general":
         blocks = [generator.normal(scale=scale, size=size) for size in itertools.pairwise((n_visible, *sizes))]

@@ -75,6 +75,14 @@ def test_bootstrap_refusals() -> None:
         bootstrap_errors(lambda counts: Parameters((), np.zeros(next(sizes))), 3)
 
 
+def test_resamples_that_hold_all_units_still_leave_everything_open() -> None:
+    rows = np.array([[0], [1], [1], [0]])
+    run = bm.fit(rows, "bethe", errors="bootstrap", n_resamples=20, progress=False)
+    assert np.isinf(run.errors["bias"][-1]).all()
+    with pytest.raises(ValueError, match="needs at least 2 rows"):
+        bm.fit(rows[:1], "exact", l2_bias=0.1, errors="bootstrap")
+
+
 def test_blocks_of_rows_are_drawn_together() -> None:
     numbers = np.stack([drawn_rows(103, 10, 7, k) for k in range(400)])
     pieces = numbers[:, :100].reshape(400, 10, 10)

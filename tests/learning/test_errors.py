@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -119,25 +120,56 @@ def test_any_number_of_threads_gives_the_same_bits() -> None:
         assert all(np.array_equal(one, other) for other in others)
 
 
+def of_steps(start: bm.BoltzmannMachine, rows: Any, **options: Any) -> tuple[np.ndarray, np.ndarray, Any]:
+    """Return what an epoch of steps of 1000 rows adds to the variance of biases and couplings, and the machine."""
+    about = {"method": "pcd", "batch_size": 1000, "n_chains": 50, "epochs": 1, "errors": "fisher", "evaluate": "none"}
+    run = bm.fit(rows, init=start, progress=False, threads=1, **about | options)
+    base = fisher_errors(run.model, n_rows=1000)
+    bias, weights = (run.read(f"errors/{name}")[-1] for name in ("bias", "weights"))
+    return bias**2 - base.bias**2, weights**2 - base.weights[0] ** 2, run.model
+
+
 @pytest.mark.filterwarnings("ignore::fastbm.ConvergenceWarning")
 def test_what_steps_of_a_constant_rate_leave_is_in_the_errors() -> None:
     """Fits to the same rows by other chains differ by that alone."""
-    rows, common = (
-        draw(planted("spin", n=4, scale=0.6), 1000),
-        {"method": "pcd", "batch_size": 1000, "n_chains": 50, "threads": 1},
-    )
-    fits = [bm.fit(rows, epochs=12, learning_rate=0.05, seed=s, progress=False, **common) for s in range(24)]
-    spread = np.sqrt(np.var([as_vector(one.model) for one in fits], axis=0, ddof=1).mean())
-    told = [
-        bm.fit(rows, epochs=1, errors="fisher", schedule=schedule, progress=False, **common)
-        for schedule in ("constant", "linear")
-    ]
-    errors = [one.read("errors/bias")[-1] for one in told]
-    base = [fisher_errors(one.model, n_rows=1000).bias for one in told]
-    np.testing.assert_allclose(errors[1], base[1], rtol=1e-9)
-    of_steps = np.sqrt(errors[0] ** 2 - base[0] ** 2)
-    np.testing.assert_allclose(of_steps, np.sqrt(0.5 * 0.05 / 50), rtol=1e-6)
-    assert 0.6 < spread / of_steps[0] < 1.2
+    rows = draw(planted("spin", n=4, scale=0.6), 1000)
+    common = {"batch_size": 1000, "n_chains": 50, "learning_rate": 0.05, "threads": 1, "evaluate": "none"}
+    fits = [bm.fit(rows, "pcd", epochs=12, seed=s, **common) for s in range(24)]
+    spread = np.var([as_vector(one.model) for one in fits], axis=0, ddof=1).mean()
+    bias, _, _ = of_steps(fits[0].model, rows, learning_rate=0.05)
+    assert np.all(bias > 0.99 * 0.5 * 0.05 / 50)
+    assert 0.4 < spread / bias.mean() < 1.2
+
+
+def test_the_noise_of_steps_is_that_of_their_kind() -> None:
+    """Chains that start anew have no memory, so that what is left is known."""
+    truth = planted("spin", n=4, scale=0.3, seed=3)
+    rows = draw(truth, 1000)
+    plain = 0.5 * 0.05 / 50
+    kinds = (({}, 1.0), ({"schedule": "linear"}, 0.0), ({"schedule": "inverse"}, 0.1), ({"momentum": 0.5}, 2.0))
+    for options, factor in kinds:
+        bias, weights, _ = of_steps(truth, rows, learning_rate=0.05, **{"free": "restarted"} | options)
+        np.testing.assert_allclose(bias, factor * plain, rtol=1e-6, atol=1e-12)
+        np.testing.assert_allclose(weights[0, 1:], factor * plain, rtol=1e-6, atol=1e-12)
+    bias, weights, learned = of_steps(truth, rows, learning_rate=0.05, free="restarted", centring=True)
+    mean = bm.infer(learned, "exact").mean
+    np.testing.assert_allclose(bias, plain * (1.0 + mean @ mean - mean**2), rtol=1e-6)
+    np.testing.assert_allclose(weights[0, 1:], plain, rtol=1e-6)
+    options = {"method": "monte-carlo", "batch_size": None, "free": "restarted", "learning_rate": 0.05}
+    bias, _, _ = of_steps(truth, bm.Moments.of(rows), **options)
+    np.testing.assert_allclose(bias, plain, rtol=1e-6)
+    bias, _, learned = of_steps(truth, rows, learning_rate=0.05, free="restarted", optimizer="adam")
+    mean = bm.infer(learned, "exact").mean
+    np.testing.assert_allclose(bias, 0.5 * 0.05 * np.sqrt(1.0 / 50 / (1.0 - mean**2)), rtol=1e-6)
+
+
+def test_the_memory_of_chains_is_in_the_noise_of_steps() -> None:
+    """Two spins that are updated in turn remember each other from sweep to sweep by tanh^2 J."""
+    pair = bm.BoltzmannMachine([[0.0, 1.2], [1.2, 0.0]], units="spin")
+    bias, weights, _ = of_steps(pair, draw(pair, 1000), learning_rate=0.001)
+    kept = np.tanh(1.2) ** 2
+    assert np.all(np.abs(np.log(bias / (0.5 * 0.001 / 50 * (1 + kept) / (1 - kept)))) < 0.8)
+    np.testing.assert_allclose(weights[0, 1], 0.5 * 0.001 / 50, rtol=0.8)
 
 
 # From the information to errors

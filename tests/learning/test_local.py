@@ -88,7 +88,7 @@ def test_gradients_are_those_of_the_twin(rule: str, units: str, kind: str, penal
             rule, weights, bias, rows, units, beta=0.8, **{k: v for k, v in penalty.items() if k != "l1"}
         )
         n = one._centring.n_pairs
-        price = penalty.get("l1", 0.0) / one._centring.scale[:n]
+        price = penalty.get("l1", 0.0) / one._centring.scale[:n] / 0.8  # of couplings times beta
         return value + (float(price @ (vector[:n] + vector[n : 2 * n])) if "l1" in penalty else 0.0)
 
     value, gradient = one._objective(point)

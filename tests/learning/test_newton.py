@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import scipy.sparse
@@ -90,3 +92,43 @@ def test_a_record_of_l_bfgs_goes_on_by_l_bfgs(monkeypatch: pytest.MonkeyPatch) -
         assert other is not None
         assert one["weights/weights"].tobytes() == other["weights/weights"].tobytes()
     assert after.advance() is None and after.driver.converged
+
+
+POWERS = {"l1": 1, "l2": 2, "l2_bias": 2}  # of beta, which penalties go with
+HELD = {"method": "pseudolikelihood", "l1": 0.02, "l2_bias": 0.01}
+SAMPLED = {"method": "monte-carlo", "epochs": 10, "n_chains": 32}
+
+
+@pytest.mark.parametrize("beta", [1e-6, 1e5])
+@pytest.mark.parametrize(
+    "options",
+    [{"l2": 0.05}, {"n_hidden": 1, "l2": 0.02, "n_starts": 2}, {"method": "rise"}, HELD, SAMPLED],
+    ids=["exact", "hidden", "rise", "l1", "monte-carlo"],
+)
+def test_learning_is_one_problem_at_any_beta(options: dict[str, Any], beta: float) -> None:
+    """Parameters times beta are the same, penalties alike; a gradient is not small as beta is."""
+    rows = some_rows(some_machine(4, "binary"))
+    held = {name: value * beta**power for name, power in POWERS.items() if (value := options.get(name))}
+    one, other = (
+        bm.fit(rows, **{"method": "exact", "evaluate": "none", "progress": False} | options | more)
+        for more in ({}, {"beta": beta} | held)
+    )
+    for a, b in zip(one.model.couplings.arrays, other.model.couplings.arrays, strict=True):
+        np.testing.assert_allclose(b * beta, a, atol=1e-5)
+    np.testing.assert_allclose(other.model.flat_bias * beta, one.model.flat_bias, atol=1e-5)
+    assert other.converged == one.converged
+
+
+def test_records_of_other_coordinates_are_not_followed() -> None:
+    """Versions before kept points that did not count beta: their path is found anew."""
+    model = some_machine(4, "spin")
+    before, after, whole = (fit_task(model, some_rows(model), **PENALTIES).learner.driver for _ in range(3))
+    assert isinstance(before, Likelihood) and isinstance(after, Likelihood) and isinstance(whole, Likelihood)
+    before.epoch(0)
+    state = before.state()
+    del state["log_odds"]
+    state["optimizer/points"] = 3.0 * state["optimizer/points"]
+    after.restore(state)
+    for one in (after, whole):
+        one.epoch(1)
+    np.testing.assert_array_equal(after.parameters.bias, whole.parameters.bias)

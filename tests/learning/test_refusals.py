@@ -43,6 +43,7 @@ ROWS = [[0, 1, 0], [1, 1, 0], [0, 0, 1], [1, 0, 1]]
         (ValueError, 'optimizer="l-bfgs" needs exact phases', {"optimizer": "l-bfgs"}),
         (ValueError, 'optimizer="l-bfgs" needs all 4 rows', {"method": "exact", "batch_size": 2}),
         (ValueError, "beta must be above 0", {"beta": 0.0}),
+        (ValueError, r"beta must be from 1e-100 to 1e\+100; got 1e-200. Measure energies in", {"beta": 1e-200}),
         (ValueError, "epochs must be at least 1; got 0", {"epochs": 0}),
         (ValueError, "learning_rate must be above 0", {"learning_rate": 0.0}),
         (ValueError, "momentum must be at least 0", {"momentum": -0.1}),

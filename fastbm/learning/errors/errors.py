@@ -9,6 +9,7 @@ import numpy as np
 
 from ..._base.streams import Stream
 from ..._base.threads import single_threaded_blas
+from ..moments import Parameters
 
 SINGULAR = 1e-12  # eigenvalue of the scaled information, beside the largest, below which it counts as 0
 FAINT = 1e-100  # information, beside the largest, below which it counts as 0
@@ -36,13 +37,11 @@ class Errors:
     method: str
     detail: dict[str, Any] = field(default_factory=dict)
 
-    def widened(self, variance: float) -> Errors:
-        """Return errors to the squares of which a variance is added."""
-        if not variance:
-            return self
-        weights, bias = self.weights, self.bias
-        *wide, wide_bias = (np.where(one > 0.0, np.sqrt(one * one + variance), one) for one in (*weights, bias))
-        return replace(self, weights=tuple(wide), bias=wide_bias, detail=self.detail | {"of_steps": variance**0.5})
+    def widened(self, variances: Parameters) -> Errors:
+        """Return errors to the squares of which variances are added, but for those that are 0."""
+        arrays = zip((*self.weights, self.bias), variances.arrays, strict=True)
+        *weights, bias = (np.where(one > 0.0, np.sqrt(one * one + more), one) for one, more in arrays)
+        return replace(self, weights=tuple(weights), bias=bias)
 
     def to_rows(self) -> dict[str, np.ndarray]:
         """Return one row of each stream: "errors/weights" and "errors/bias".

@@ -95,7 +95,8 @@ def fisher_errors(
     Errors
         `detail["unidentified"]` names what the data do not determine, such as the coupling of two units that are never
         on together: its error is `inf` unless the penalty holds it. Of "monte-carlo" and "rows"
-        `detail["relative_error"]` is that of the errors themselves.
+        `detail["relative_error"]` is that of the errors themselves. `detail["information"]` and `detail["mean"]` are
+        the information of a row, its diagonal, and the means of the statistics, in the order of `Statistics`.
 
     Raises
     ------
@@ -125,7 +126,8 @@ def fisher_errors(
         errors[never_seen(*about, weights_held=l2 > 0, bias_held=l2_bias > 0)] = np.inf
     names = tuple(statistics.name(int(k)) for k in np.flatnonzero(unidentified))
     weights = model.couplings.from_vector(errors[: statistics.n_pairs])
-    detail = {**found.detail, "n_parameters": len(statistics), "unidentified": names}
+    about_row = {"information": np.diagonal(found.matrix), "mean": found.mean}
+    detail = {**found.detail, **about_row, "n_parameters": len(statistics), "unidentified": names}
     return Errors(weights, errors[statistics.n_pairs :], f"fisher {found.method}", detail)
 
 

@@ -64,7 +64,7 @@ def learn_resample(like: BoltzmannMachine, up: Rows, weights: np.ndarray | None,
     ups = seen.sums()
     still = (ups == 0) | (ups == len(seen))
     coupled, bias = np.full((n, n), np.inf), np.full(n, np.inf)
-    for kept in (np.arange(n), np.flatnonzero(~still)) if still.any() else (np.arange(n),):
+    for kept in (np.arange(n), np.flatnonzero(~still)) if still.any() and not still.all() else (np.arange(n),):
         smaller = like.trusted(like.couplings.restrict(kept), like.flat_bias[kept], like.convention, 0, 0.0)
         rows = up if len(kept) == n else Rows.of(up[:][:, kept])
         driver = ClosedForm(smaller, Sample(smaller, rows, weights=weights), settings)

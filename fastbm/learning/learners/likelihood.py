@@ -22,7 +22,7 @@ from ..optimise.curvature import way_down
 from ..optimise.lbfgs import Lbfgs, Point
 from ..optimise.newton import Newton, few_states
 from ..phases.phase import Phase, clamped_moments, parts_of
-from ..settings import FitSettings
+from ..settings import FitSettings, of_log_odds
 from ..training_set import Sample
 from . import starts
 from .climbs import ALIKE, FIRST, Climbs
@@ -183,11 +183,14 @@ class Descent:
         for k, leg in enumerate(self._legs):
             record |= with_prefix(f"legs/{k}", leg.state())
         counts = {"n_done": np.array(self._n_done), "at_minimum": np.array(self._at_minimum)}
+        counts["log_odds"] = np.array(True)
         return {**self.parameters.to_state(), **record, **counts}
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
         """Restore what `state` returned."""
         self.parameters = Parameters.from_state(state)
+        if "log_odds" not in state and self._settings.beta != 1.0:
+            return  # points of other coordinates: the path is found anew
         self._legs, self._before = [], []
         while leg := without_prefix(f"legs/{len(self._legs)}", state):
             self._legs.append(self._leg(leg["start"]))
@@ -216,9 +219,10 @@ class Likelihood(Descent):
         self._distinct: tuple[Rows, np.ndarray | None] | None = None
         if like.n_hidden and not sample.has_gaps:  # else the phase, or the data's moments, hold what they need
             self._distinct = distinct(sample.rows, sample.weights)
-        self._centring = Centring(like, sample.mean, sample.spread)
+        self._centring = Centring(like, sample.mean, sample.spread, settings.beta)
+        alone = of_log_odds(settings)
         self._data = None if like.n_hidden or sample.has_gaps else sample.clamped()
-        self._few = None if self._data is None else few_states(like, self._data, settings, self._centring)
+        self._few = None if self._data is None else few_states(like, self._data, alone, self._centring)
         self._sample = sample
         self._climbs: Climbs | None = None
         self._named: bool | None = None
@@ -227,7 +231,7 @@ class Likelihood(Descent):
     def _begin(self, *, whiten: bool) -> None:
         self._coordinates = Plain(self._centring.scale.size)
         if whiten and self._data is not None:
-            found = whitened(self._like, self._sample, self._settings, self._centring)
+            found = whitened(self._like, self._sample, of_log_odds(self._settings), self._centring)
             self._coordinates = found or self._coordinates
         start = self._coordinates.into(self._centring.vector(Parameters.of(self._like)))
         self._lbfgs = self._leg(start)

@@ -18,7 +18,7 @@ from ..optimise.centring import Centring
 from ..optimise.coordinates import Plain, Rotation, Split
 from ..optimise.lbfgs import Lbfgs, Point
 from ..optimise.regression import regression
-from ..settings import FitSettings
+from ..settings import FitSettings, of_log_odds
 from ..training_set import smoothed_means
 from .likelihood import Descent
 from .local_objectives import LocalObjective, Patterns
@@ -45,11 +45,11 @@ class LocalRules(Descent):
         weights: np.ndarray | None = None,
     ) -> None:
         super().__init__(like, settings)
-        fresh = _is_fresh(like, smoothed_means(up, weights))
+        fresh = _is_fresh(like, smoothed_means(up, weights), settings.beta)
         up, weights = Rows.of(up).of_weight(weights)
         patterns = Patterns(up, like.convention, weights)
         self._local = LocalObjective(settings.method, like, patterns, settings.beta, threads)
-        self._centring = Centring(like, patterns.means, patterns.spread)
+        self._centring = Centring(like, patterns.means, patterns.spread, settings.beta)
         self._mapped: list[tuple[np.ndarray, Parameters]] = []
         with single_threaded_blas():  # the same bits whatever the number of threads
             self._lbfgs = self._begin(patterns, fresh)
@@ -63,7 +63,7 @@ class LocalRules(Descent):
 
     def _begin(self, patterns: Patterns, fresh: bool) -> Lbfgs:
         """Choose coordinates and, where the machine is `fresh`, a start."""
-        s, centring = self._settings, self._centring
+        s, centring = of_log_odds(self._settings), self._centring
         pairs, bias = np.split(centring.vector(self.parameters), [centring.n_pairs])
         curvature = None
         self._coordinates: Plain
@@ -73,10 +73,10 @@ class LocalRules(Descent):
             correlations = patterns.correlations()
             self._coordinates = Rotation(correlations)
             p = np.clip((patterns.means - self._like.convention.lo) / self._like.convention.span, RAREST, 1.0 - RAREST)
-            found = regression(correlations, p, s.beta)
+            found = regression(correlations, p)
             if fresh:
                 pairs, bias = self._like.couplings.to_vector([found.pairs]), found.bias
-            each = s.beta**2 * found.flatness
+            each = found.flatness
             curvature = np.concatenate([np.full(self._coordinates.size, each.mean() / 2), each])
         else:
             self._coordinates = Plain(centring.n_pairs)
@@ -138,12 +138,12 @@ class LocalRules(Descent):
         return value, found
 
 
-def _is_fresh(like: BoltzmannMachine, p: np.ndarray) -> bool:
+def _is_fresh(like: BoltzmannMachine, p: np.ndarray, beta: float) -> bool:
     """Return whether a machine says no more than that units are up with probabilities `p` each by itself, or nothing.
 
     That is what learning starts from unless another machine is given.
     """
     if any(array.any() for array in like.couplings.arrays):
         return False
-    odds = like.flat_bias * like.convention.span
+    odds = beta * like.flat_bias * like.convention.span
     return not odds.any() or np.allclose(odds, np.log(p / (1.0 - p)), rtol=1e-9, atol=1e-12)

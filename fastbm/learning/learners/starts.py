@@ -38,10 +38,12 @@ def drawn(like: BoltzmannMachine, centring: Centring, seed: int, number: int) ->
     return vector
 
 
-def broken_symmetry(start: BoltzmannMachine, mean: np.ndarray, spread: np.ndarray, seed: int) -> BoltzmannMachine:
+def broken_symmetry(
+    start: BoltzmannMachine, mean: np.ndarray, spread: np.ndarray, seed: int, beta: float
+) -> BoltzmannMachine:
     """Return `start` with the first draw of couplings to hidden units.
 
     `mean` and `spread` are those of the visible units.
     """
-    centring = Centring(start, mean, spread)
+    centring = Centring(start, mean, spread, beta)
     return centring.parameters(drawn(start, centring, seed, 0)).machine(start)

@@ -5,8 +5,9 @@ centred ones are G_ij = D_ij - mu_i D_j - D_i mu_j and G_i = D_i - sum_j G_ij mu
 without penalties flipping units, or 0 and 1 for -1 and 1, leaves what is learned as it is.
 
 `Centring` makes parameters that optimisers with curvature are given in place of plain ones: couplings W_ij times the
-standard deviations of both units, and biases b + W mu, with mu the data's means. Centring takes away most of what
-couples biases to couplings, so that tens of iterations do where plain parameters take hundreds.
+standard deviations of both units, and biases b + W mu, with mu the data's means; all times beta, so that learning is
+one problem, of log-odds, at any beta. Centring takes away most of what couples biases to couplings, so that tens of
+iterations do where plain parameters take hundreds.
 
 Montavon and Mueller, in Neural Networks: Tricks of the Trade (2012), doi:10.1007/978-3-642-35289-8_33; Melchior,
 Fischer and Wiskott, J. Mach. Learn. Res. 17(99), 1 (2016).
@@ -57,11 +58,11 @@ class Centring:
     """The map between parameters and the vector that the optimiser sees.
 
     `means` and `spread` are the visible units' means and standard deviations; the attributes `means` are those of all
-    units, `scale` the factors of couplings and biases.
+    units, `scale` the factors of couplings and biases, but for `beta`.
     """
 
-    def __init__(self, model: BoltzmannMachine, means: np.ndarray, spread: np.ndarray) -> None:
-        units = model.convention
+    def __init__(self, model: BoltzmannMachine, means: np.ndarray, spread: np.ndarray, beta: float = 1.0) -> None:
+        units, self._beta = model.convention, beta
         self._couplings = model.couplings
         self.means = np.full(model.n_units, (units.lo + units.hi) / 2)
         width = np.full(model.n_units, units.span / 2)
@@ -78,11 +79,12 @@ class Centring:
     def vector(self, parameters: Parameters) -> np.ndarray:
         """Return parameters as the optimiser's vector."""
         pull = self._couplings.with_arrays(parameters.weights).field(self.means[None])[0]
-        return np.concatenate([self._couplings.to_vector(parameters.weights), parameters.bias + pull]) * self.scale
+        plain = np.concatenate([self._couplings.to_vector(parameters.weights), parameters.bias + pull])
+        return plain * self.scale * self._beta
 
     def parameters(self, vector: np.ndarray) -> Parameters:
         """Return the parameters of an optimiser's vector."""
-        plain = vector / self.scale
+        plain = vector / self.scale / self._beta
         weights = self._couplings.from_vector(plain[: self.n_pairs])
         pull = self._couplings.with_arrays(weights).field(self.means[None])[0]
         return Parameters(weights, plain[self.n_pairs :] - pull)
@@ -90,4 +92,5 @@ class Centring:
     def slope(self, slope: Parameters) -> np.ndarray:
         """Return the gradient by the vector: dL/dW_ij - mu_i dL/db_j - dL/db_i mu_j, and dL/db, over the scale."""
         cross = self._pairs(self.means + slope.bias) - self._products - self._pairs(slope.bias)
-        return np.concatenate([self._couplings.to_vector(slope.weights) - cross, slope.bias]) / self.scale
+        plain = np.concatenate([self._couplings.to_vector(slope.weights) - cross, slope.bias])
+        return plain / self.scale / self._beta

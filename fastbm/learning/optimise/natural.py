@@ -17,7 +17,7 @@ import numpy as np
 
 from ...machine.machine import BoltzmannMachine
 from ..moments import Parameters
-from ..settings import FitSettings
+from ..settings import FitSettings, of_log_odds
 from ..training_set import Sample
 from .centring import Centring
 from .coordinates import Plain, gaussian, whitened
@@ -37,7 +37,8 @@ class Metric:
     """
 
     def __init__(self, sample: Sample, settings: FitSettings) -> None:
-        self._centring = centring = Centring(sample.like, sample.mean, sample.spread)
+        self._centring = centring = Centring(sample.like, sample.mean, sample.spread, settings.beta)
+        settings = of_log_odds(settings)
         self._coordinates = Plain(centring.scale.size)
         if not sample.like.n_hidden:
             found = whitened(sample.like, sample, settings, centring) or gaussian(sample, settings, centring)

@@ -6,9 +6,9 @@ p) is the variance of the unit's bit and k = 1 / sqrt(1 + pi tau^2 / 8). By Stei
 unit on all others is then its linear one over k v, and the linear one is minus a row of the correlations' inverse P
 over its diagonal, which leaves 1 / P_ii of the variance: (k v tau)^2 = v (1 - 1 / P_ii) gives tau, and so k.
 
-In the parameters of `fastbm.learning.optimise.centring` that is D_ij = -P_ij / (beta k P_ii), of which i's and j's are
-averaged, and a sqrt(v) / beta. The objective curves by beta^2 k along a centred bias, and by half of that along
-coordinates of couplings that are rotated (`fastbm.learning.optimise.coordinates`).
+In the parameters of `fastbm.learning.optimise.centring` that is D_ij = -P_ij / (k P_ii), of which i's and j's are
+averaged, and a sqrt(v). The objective curves by k along a centred bias, and by half of that along coordinates of
+couplings that are rotated (`fastbm.learning.optimise.coordinates`).
 
 MacKay, Neural Comput. 4, 720 (1992), doi:10.1162/neco.1992.4.5.720 (the probit form); Stein, Ann. Stat. 9, 1135 (1981).
 """
@@ -31,7 +31,7 @@ class Regression(NamedTuple):
     flatness: np.ndarray
 
 
-def regression(correlations: np.ndarray, p: np.ndarray, beta: float) -> Regression:
+def regression(correlations: np.ndarray, p: np.ndarray) -> Regression:
     """Return the start for units with these correlations that are up with probabilities `p`, strictly within 0 and 1.
 
     Cost: an inverse of the correlations.
@@ -40,7 +40,7 @@ def regression(correlations: np.ndarray, p: np.ndarray, beta: float) -> Regressi
     left, variance = 1.0 / np.diagonal(inverse), p * (1.0 - p)
     squared = np.clip((1.0 - left) / variance, 0.0, STEEPEST)  # (k tau)^2
     flatness = np.sqrt(1.0 - np.pi / 8.0 * squared)
-    one_sided = -inverse * (left / (beta * flatness))[:, None]
+    one_sided = -inverse * (left / flatness)[:, None]
     pairs = 0.5 * (one_sided + one_sided.T)
     np.fill_diagonal(pairs, 0.0)
-    return Regression(pairs, np.log(p / (1.0 - p)) / flatness * np.sqrt(variance) / beta, flatness)
+    return Regression(pairs, np.log(p / (1.0 - p)) / flatness * np.sqrt(variance), flatness)

@@ -95,19 +95,3 @@ OPTIMIZERS = (*PLAIN, "natural")
 def rate(schedule: str, learning_rate: float, epoch: int, epochs: int) -> float:
     """Return the learning rate of an epoch, counted from 0."""
     return learning_rate * SCHEDULES[schedule](epoch / epochs)
-
-
-def variance_of_steps(settings: Any, n_rows: int) -> float:
-    """Return the variance about a maximum that steps of a constant rate leave in each parameter, 0 of other steps.
-
-    With the slope's noise (1 / batch_size - 1 / n_rows + 1 / n_chains) F, F being minus the Hessian, it is that factor
-    times rate / 2, and the rate counts 1 / (1 - momentum) times. Without hidden units it is an upper estimate: the
-    mini-batches of an epoch have no rows in common, so that their noise in part cancels. With them chains have more.
-    Mandt, Hoffman and Blei, J. Mach. Learn. Res. 18 (134), 1 (2017), arXiv:1704.04289, section 3.2.
-    """
-    if settings.optimizer != "sgd" or settings.schedule != "constant":
-        return 0.0
-    noise = max(0.0, 1.0 / settings.batch_size - 1.0 / n_rows)
-    if settings.free not in ("exact", "mean-field", "tap"):
-        noise += 1.0 / settings.n_chains
-    return 0.5 * float(settings.learning_rate) / (1.0 - float(settings.momentum)) * noise

@@ -209,10 +209,10 @@ class FitData:
         """Return what the learned machine carries as the base rates of its visible units."""
         return smoothed_rates(self.moments if self.up is None else self.up, start, self.weights)
 
-    def break_symmetry(self, start: BoltzmannMachine, seed: int) -> BoltzmannMachine:
+    def break_symmetry(self, start: BoltzmannMachine, seed: int, beta: float) -> BoltzmannMachine:
         """Return `start` with couplings to hidden units of the size that the data ask for."""
         p, units = self.p, self.kind
-        return broken_symmetry(start, units.lo + units.span * p, units.span * np.sqrt(p * (1.0 - p)), seed)
+        return broken_symmetry(start, units.lo + units.span * p, units.span * np.sqrt(p * (1.0 - p)), seed, beta)
 
     def check_machine(self, start: BoltzmannMachine) -> None:
         """Check that a machine has the data's visible units."""
@@ -240,8 +240,8 @@ class FitData:
         s = settings
         if self.has_gaps or (classify and self.held is not None and not self.held.complete):
             missing.check_settings(settings, classify=classify)
-        if self.up is not None and s.errors == "bootstrap" and s.block != "auto":
-            block_of(s.block, self.up)  # refuses blocks of which there are few, before anything is learned
+        if self.up is not None and s.errors == "bootstrap":
+            _check_bootstrap(self.up, s.block)
         if self.up is None:
             local = PRESETS[s.method].driver == "local"
             needed = {
@@ -314,6 +314,14 @@ class FitData:
         """Return the rows by the names under which a run keeps them."""
         found = {"rows": self.up, "holdout": self.held}
         return {name: rows for name, rows in found.items() if rows is not None}
+
+
+def _check_bootstrap(rows: Rows, block: int | str) -> None:
+    """Refuse rows that tell no scatter, and blocks of which there are few, before anything is learned."""
+    if len(rows) < 2:
+        raise ValueError("errors='bootstrap' needs at least 2 rows, whose scatter it tells; got 1. Leave errors out.")
+    if block != "auto":
+        block_of(block, rows)
 
 
 def _check_labels(labels: Any, rows: Rows | None, argument: str) -> np.ndarray | None:

@@ -20,13 +20,14 @@ from ...inference.scout.scout import attempt_seconds
 from ...learning.classifier.classifier import BoltzmannClassifier
 from ...learning.errors.errors import Errors
 from ...learning.errors.fisher import fisher_errors, has_enough, refuse_information
+from ...learning.errors.statistics import Statistics
 from ...learning.fidelity.fidelity import Fidelity, fidelity, refuse_many_units
 from ...learning.learn import AIS_BETAS
 from ...learning.methods import PRESETS
 from ...learning.minibatches import distinct
 from ...learning.moments import Parameters
 from ...learning.monitor.row_sums import mean_log_sum, name_of_likelihood
-from ...learning.optimise.sgd import variance_of_steps
+from ...learning.noise_of_steps import variance_of_steps
 from ...learning.settings import FitSettings
 from ...learning.training_set import Sample
 from ...machine.machine import BoltzmannMachine
@@ -255,4 +256,5 @@ class Evaluation:
             model, n_rows=n_rows, beta=s.beta, rows=rows, row_weights=weights, l2=s.l2, l2_bias=s.l2_bias, seed=seed,
             threads=self._threads,
         )  # fmt: skip
-        return found.widened(variance_of_steps(s, n_rows))
+        of_steps = variance_of_steps(model, self._sample, s, found, self._threads)
+        return found if of_steps is None else found.widened(Statistics(model).parameters(of_steps))

@@ -8,12 +8,12 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from ..._base import checks, rng
+from ..._base import rng
 from ..._base.workers import check_executor
 from ...learning import missing, rules
 from ...learning.learners.starts import BROKEN
 from ...learning.methods import OF_MONITOR, OF_RULES, RULES, Monitor, Rule, as_spec, named
-from ...learning.settings import FitSettings
+from ...learning.settings import FitSettings, inverse_temperature
 from ...learning.training_set import check_hidden, start_machine
 from ...machine.checks import check_columns, columns_of
 from ...machine.machine import BoltzmannMachine, check_machine
@@ -214,19 +214,19 @@ def fit(
     own, storage = part("fit", options, (*OF_RULES, *OF_MONITOR), fit.__kwdefaults__ or ())
     method, own = named(method, monitor, own)
     given: dict[str, Any] = {one.name: own.get(one.name) for one in fields(FitSettings) if one.name != "method"}
+    beta = 1.0 if given["beta"] is None else inverse_temperature("beta", given["beta"])
     if init is not None:
         _check_start(init, n_hidden, layout, units)
-        beta = given["beta"]
-        refuse_beyond_range(init, 1.0 if beta is None else checks.real("beta", beta, least=0.0))
+        refuse_beyond_range(init, beta)
     hidden = n_hidden if init is None else init.n_hidden
     by_moments = row_weights is None and not check_hidden(hidden) and rules.asks_moments(method, given)
     read = FitData.read(data, units, init, row_weights, holdout, labels, holdout_labels, executor, by_moments)
     seed = given["seed"] = rng.resolve(seed)
     start = init
     if start is None:
-        start = start_machine(read.p, n_hidden, layout, read.kind.name, seed)
+        start = start_machine(read.p, n_hidden, layout, read.kind.name, seed, beta)
         if start.n_hidden and method in BROKEN:
-            start = read.break_symmetry(start, seed)
+            start = read.break_symmetry(start, seed, beta)
     elif given["n_starts"] is None and "n_starts" in RULES[method].names():
         given["n_starts"] = 1
     read.check_machine(start)
