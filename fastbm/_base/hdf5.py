@@ -43,10 +43,10 @@ _KEPT = 64
 _believed: OrderedDict[tuple[int, ...], None] = OrderedDict()  # the last files in which `check` found nothing
 
 
-def open_believed(path: str | Path) -> h5py.File:
+def open_believed(path: str | Path, *, axes: bool = False) -> h5py.File:
     """Open a file for reading after `check`; raise Unbelievable, or OSError where HDF5 cannot open it."""
     identity = identity_of(path)
-    return believed(h5py.File(path, "r"), identity)
+    return believed(h5py.File(path, "r"), identity, axes=axes)
 
 
 def identity_of(path: str | Path) -> tuple[int, ...]:

@@ -14,7 +14,7 @@ from .._base.late import public
 from .._base.system import keeping
 from ..runs.begin import open as open_run
 from ..runs.run import Run
-from .generations import GRID, LONGER, RETRY, Generation, read_all
+from .generations import GRID, LONGER, RETRY, Generation, grid_keys, read_all, value_of
 from .settled import again
 from .status import Shards, Status, read_rows, status
 from .table import Table
@@ -78,9 +78,20 @@ class Campaign:
         """The results: a row for each cell that is done or has failed, in the order of the grid."""
         axes = [one.axes for one in self.generations if one.why == GRID]
         with keeping:
-            keys = [cell["keys"] for cell in self._shards.cells]
+            told = self._told()
+            keys = [cell["keys"] | told[cell["at"][0]] for cell in self._shards.cells]
             rows = map(parsed, self._shards.rows)
             return Table.of(keys, rows, axes[0] if len(set(axes)) == 1 else None)
+
+    def _told(self) -> dict[int, dict[str, Any]]:
+        """Return what the tables of each grid say of keys that only other grids have."""
+        grids = [one for one in self.generations if one.why == GRID]
+        keys = dict.fromkeys(key for one in grids for key in grid_keys(one))
+        found = {}
+        for one in grids:
+            said = {key: value_of(one.base, key) for key in keys if key not in set(grid_keys(one))}
+            found[one.number] = {key: value for key, value in said.items() if value is not None}
+        return found
 
     @property
     def failed(self) -> dict[str, str]:
@@ -157,13 +168,12 @@ class Campaign:
 
         The longest one is tried, unless it has a file, which memory need not hold.
         """
-        spec = {"verb": self.verb, "base": self.generations[-1].base}
         key = f"{self.verb}.{(name := length_of(self.verb))}"
         lengths: list[tuple[float, Mapping[str, Any]]] = []
         for cell in self._shards.cells:
             if (times := factors.get(cell["id"])) is None:
                 continue
-            length = tables_of(spec, cell)[self.verb].get(name)
+            length = tables_of(self._spec_of(cell), cell)[self.verb].get(name)
             if length is None:
                 raise ValueError(f"cells can be made longer where {key} stands in the file, which it does not.")
             if length * times > checks.LARGEST_COUNT:
@@ -174,12 +184,17 @@ class Campaign:
             lengths.append((length * times, cell))
         if lengths and self.keep == "summary":
             _, longest = max(lengths, key=lambda one: one[0])
-            try_out(spec | {"factor": factors[longest["id"]]}, longest)
+            try_out(self._spec_of(longest) | {"factor": factors[longest["id"]]}, longest)
+
+    def _spec_of(self, cell: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what of a shard's spec makes the tables of a cell: those of the grid that it is of."""
+        return {"verb": self.verb, "base": self.generations[cell["at"][0]].base}
 
     def _begin_again(self, why: str, ids: list[str], factors: Mapping[str, float]) -> None:
         """Write down that cells are to be computed again, but for those that are to be in any case."""
-        pending = self.pending
-        again(self.path, self.generations, [name for name in ids if name not in pending], why, factors)
+        pending, of_grid = self.pending, {cell["id"]: cell["at"][0] for cell in self._shards.cells}
+        some = {name: of_grid[name] for name in ids if name not in pending}
+        again(self.path, self.generations, some, why, factors)
 
     def to_dataframe(self) -> Any:
         """Return the table as a pandas.DataFrame; needs pandas."""

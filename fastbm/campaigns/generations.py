@@ -190,7 +190,7 @@ def check_same(folder: Path, known: Sequence[Generation], new: Generation) -> No
     StorageError
     """
     last = [one for one in known if one.why == GRID][-1]
-    free = {key for one in (last, new) for key in _grid_keys(one)}
+    free = {key for one in (last, new) for key in grid_keys(one)}
     here, there = (_without({**one.base, "keep": one.keep, "seed": _seed(one)}, free) for one in (new, last))
     if found := differences(json.loads(canonical_json(here)), json.loads(canonical_json(there))):
         more = f"; and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
@@ -216,10 +216,19 @@ def other_versions(there: Mapping[str, str], here: Mapping[str, str]) -> str:
     return "; ".join(f"{name} {there[name]}, and {here.get(name)} is here" for name in names)
 
 
-def _grid_keys(generation: Generation) -> Iterable[str]:
+def grid_keys(generation: Generation) -> Iterable[str]:
+    """Yield the keys of a generation's grid."""
     yield from generation.tables.get("grid", {})
     for one in generation.tables.get("zip", ()):
         yield from one
+
+
+def value_of(tables: Mapping[str, Any], key: str) -> Any:
+    """Return what tables say of a "table.key"; None where they say nothing."""
+    place: Any = tables
+    for name in key.split("."):
+        place = place.get(name) if isinstance(place, dict) else None
+    return place
 
 
 def _seed(generation: Generation) -> Any:

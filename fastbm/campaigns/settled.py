@@ -37,19 +37,22 @@ def _ids_of(generation: Generation) -> list[str]:
 
 
 def again(
-    folder: Path, known: Sequence[Generation], ids: Sequence[str], why: str, factors: Mapping[str, float]
+    folder: Path, known: Sequence[Generation], ids: Mapping[str, int], why: str, factors: Mapping[str, float]
 ) -> None:
-    """Write down that some cells are to be computed again, `factors` times as long as their tables say."""
-    last = [one for one in known if one.why == GRID][-1]
-    n_shards = last.tables["campaign"].get("n_shards")
-    by_factor: dict[float, list[str]] = {}
-    for name in ids:
-        by_factor.setdefault(factors.get(name, 1.0), []).append(name)
-    for times, some in sorted(by_factor.items()):
+    """Write down that some cells are to be computed again, `factors` times as long as their tables say.
+
+    `ids` tell the generation whose grid a cell is of: what a cell sets is set in the tables of that one, and a later
+    grid may have others.
+    """
+    n_shards = [one for one in known if one.why == GRID][-1].tables["campaign"].get("n_shards")
+    alike: dict[tuple[int, float], list[str]] = {}
+    for name, number in ids.items():
+        alike.setdefault((number, factors.get(name, 1.0)), []).append(name)
+    for (number, times), some in sorted(alike.items()):
         more = {"why": why, "ids": tuple(sorted(some)), "shards": cut(len(some), n_shards), "factor": times}
-        if not add(folder, numbered(last, known, **more)):
+        if not add(folder, new := numbered(known[number], known, **more)):
             raise StorageError(f"{folder} was changed by another process just now. Try again.")
-        known = [*known, last]
+        known = [*known, new]
 
 
 def jobs_of(

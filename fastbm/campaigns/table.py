@@ -117,12 +117,17 @@ class Table:
         return ends[0] if len(ends) == 1 else None
 
     def where(self, **values: Any) -> Table:
-        """Return the rows in which columns have given values: ``table.where(shape=[6, 6, 6], beta=0.5)``."""
+        """Return the rows in which columns have given values: ``table.where(shape=[6, 6, 6], beta=0.5)``.
+
+        One value of each; None asks for rows in which nothing is known.
+        """
         keep = np.ones(len(self), bool)
         for name, value in values.items():
             column = self[name]
-            if column.dtype.kind == "f":
-                keep &= np.isclose(column, value, rtol=1e-12, atol=0.0)
+            if column.dtype.kind == "f" and value is None:
+                keep &= np.isnan(column)
+            elif column.dtype.kind == "f":
+                keep &= np.isclose(column, checks.real(name, value), rtol=1e-12, atol=0.0)
             else:
                 wanted = hashable(value)
                 keep &= np.array([one == wanted for one in column.tolist()], bool)

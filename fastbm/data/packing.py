@@ -12,6 +12,7 @@ from ..machine.units import BINARY, SPIN, Units
 from .rows import NUMBERS, Held, Rows, Table, pack
 from .rows_on_disk import Spool
 
+MOST_SHOWN = 40  # letters of what is no table
 KEPT = 4 << 20  # bytes of packed rows beyond which rows that need not be in memory go to a temporary file
 
 
@@ -156,6 +157,11 @@ def _values(argument: str, block: Any, first: int) -> tuple[np.ndarray, np.ndarr
     """Return a block as a table of values, and where entries are missing, if any are."""
     masked = isinstance(block, np.ma.MaskedArray)
     values = block.data if masked else checks.any_array(argument, block)
+    if not values.ndim:
+        raise TypeError(
+            f"{argument} must be rows: an array of shape (n_rows, n_units), a table, or the name of a dataset; got "
+            f"{str(values)[:MOST_SHOWN]} ({type(values.item()).__name__})."
+        )
     if values.ndim != 2:
         raise ValueError(f"{argument} must have shape (n_rows, n_units); got {values.shape}.")
     if not values.shape[1] or not len(values):

@@ -108,7 +108,7 @@ def opened(path: str | Path, format_name: str, none_such: str) -> Iterator[Any]:
         raise checks.StorageError(f"{path} {checks.no_file(path)}.")
     try:
         has_seal = files.check_seal(Path(path))
-        file = hdf5.open_believed(path)
+        file = hdf5.open_believed(path, axes=True)  # those of a run, which is told what it is
     except checks.StorageError:
         raise
     except OSError as error:
@@ -118,9 +118,12 @@ def opened(path: str | Path, format_name: str, none_such: str) -> Iterator[Any]:
     with file:
         try:
             _check_format(path, file, format_name, none_such, has_seal=has_seal)
-            yield file
+            with hdf5.open_believed(path) as believed:
+                yield believed
         except checks.StorageError:
             raise
+        except hdf5.Unbelievable as error:
+            raise files.damaged(path, error) from None
         except (OSError, *hdf5.NONSENSE) as error:
             raise files.damaged(path, f"it is not laid out as fastbm does it ({error})") from error
 

@@ -396,5 +396,5 @@ def check_machine(model: Any, argument: str = "model") -> None:
     elif isinstance(model, (str, Path)):
         way_out = " A stored one is read by fastbm.load(path), that of a run is fastbm.open(path).model."
     elif isinstance(model, (list, tuple, np.ndarray)) or hasattr(model, "toarray"):
-        way_out = " Make one of couplings: BoltzmannMachine(weights, bias)."
+        way_out = " Make one of couplings: BoltzmannMachine(weights, bias); compare takes several as a dict, by name."
     raise TypeError(f"{argument} must be a BoltzmannMachine; got {type(model).__name__}.{way_out}")

@@ -41,6 +41,10 @@ def test_columns_are_found_by_the_end_of_their_names() -> None:
     assert table.columns[:4] == ["model.shape", "model.seed", "sample.beta", "q2"] and len(table) == 8
     assert table["shape"][0] == (4, 4) and table["seed"].dtype == np.int64 and table["converged"].dtype == bool
     assert len(table.where(shape=[6, 6], beta=0.9)) == 2 and "shape" in table and "size" not in table
+    for value in ("0.9", [0.9]):
+        with pytest.raises(TypeError, match="beta must be a number; got"):
+            table.where(beta=value)
+    assert len(table.where(beta=None)) == 0
     assert table.rows[3]["q4"] == table["q4"][3] and table.rows[0]["model.shape"] == (4, 4)
     assert repr(table) == "<Table: 8 rows over model.shape, model.seed, sample.beta; 10 columns>"
     with pytest.raises(KeyError, match=r"no column 'shap'. Did you mean 'shape'"):

@@ -191,6 +191,9 @@ def test_bad_splits_are_named(text: str, holdout: float) -> None:
     ("error", "text", "rows"),
     [
         (ValueError, r"data must have shape \(n_rows, n_units\); got \(3,\)", [0, 1, 0]),
+        (TypeError, r"data must be rows: an array of .*; got None \(NoneType\)", None),
+        (TypeError, r"data must be rows: an array of .*; got 0.2 \(float\)", 0.2),
+        (TypeError, r"data must be rows: an array of .*; got \{'a': \[0, 1\]\} \(dict\)", {"a": [0, 1]}),
         (ValueError, r"data must have shape \(n_rows, n_units\); got \(0,\)", []),
         (ValueError, r"data is empty: shape \(0, 4\)", np.zeros((0, 4))),
         (ValueError, r"data is empty: shape \(4, 0\)", np.zeros((4, 0))),

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,18 @@ def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
     for page in ("index", "tour", "gallery", "methods", "_api/fastbm.sample", *notebooks):
         assert (tmp_path / "site" / f"{page}.html").stat().st_size > 3_000
     assert len(list((tmp_path / "site" / "_images").glob("*.png"))) >= 6
+
+
+def test_what_notebooks_import_comes_with_the_extra_that_builds_them() -> None:
+    project = tomllib.loads((DOCS.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    listed, *more = extras["docs"]
+    brought = [one for name in re.findall(r"\w+", listed)[1:] for one in extras[name]] + more
+    known = {re.match(r"[\w-]+", one).group() for one in brought} | {"fastbm", "numpy", "scipy", "h5py"}  # type: ignore[union-attr]
+    text = "\n".join(path.read_text(encoding="utf-8") for path in [*NOTEBOOKS, DOCS / "tour.md", DOCS / "gallery.md"])
+    cells = "\n".join(re.findall(r"^```\{code-cell\} ipython3\n(.*?)^```", text, re.DOTALL | re.MULTILINE))
+    imported = set(re.findall(r"^(?:import|from) (\w+)", cells, re.MULTILINE)) - sys.stdlib_module_names
+    assert {{"sklearn": "scikit-learn"}.get(name, name) for name in imported} <= known
 
 
 @pytest.mark.parametrize("path", COURSE, ids=lambda path: path.stem)

@@ -63,6 +63,7 @@ def test_compare_without_exact_has_nothing_to_compare() -> None:
         (ValueError, "auto chooses one", (machine("visible"), ["auto"])),
         (TypeError, "model must be a BoltzmannMachine; got int", ({"a": 3}, ["exact"])),
         (TypeError, "model must be a BoltzmannMachine", (3, ["exact"])),
+        (TypeError, "got list.*; compare takes several as a dict, by name", ([machine("visible")], ["exact"])),
     ],
 )
 def test_bad_comparisons_are_refused(error: type[Exception], text: str, arguments: tuple[Any, ...]) -> None:

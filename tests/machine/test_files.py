@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import OrderedDict
 from pathlib import Path
 
 import h5py
@@ -65,6 +66,15 @@ def test_a_file_that_is_laid_out_otherwise_is_one_error(tmp_path: Path) -> None:
         pointers(file, "weights/0", tmp_path)
     with pytest.raises(StorageError, match=r"/weights/0 holds neither numbers nor texts"):
         load(path)
+
+
+def test_a_run_is_told_to_be_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lengths of a run's axes, which no file of a machine has, are no damage, whoever wrote it."""
+    bm.sample(MODEL, n_sweeps=4, n_chains=8, out=tmp_path / "run.h5")
+    monkeypatch.setattr("fastbm._base.hdf5._believed", OrderedDict())
+    for read, text in ((load, r"holds no machine \(format: fastbm\)"), (bm.BoltzmannClassifier.load, "holds no class")):
+        with pytest.raises(StorageError, match=text):
+            read(tmp_path / "run.h5")
 
 
 def test_what_is_beside_it_is_kept_and_links_are_replaced(tmp_path: Path) -> None:
