@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -11,12 +12,12 @@ import fastbm as bm
 from fastbm.diagnostics.trees import log_tree
 
 
-def slow_log_tree(rows: np.ndarray, bits: np.ndarray) -> np.ndarray:
+def slow_log_tree(rows: np.ndarray, bits: np.ndarray, pairs: Any = None) -> np.ndarray:
     """Unit by unit from a root, each given the one that it hangs on; a pair's table begins with a quarter each."""
     n = rows.shape[1]
     tables = {}
     graph = nx.Graph()
-    for i, j in itertools.combinations(range(n), 2):
+    for i, j in itertools.combinations(range(n), 2) if pairs is None else zip(*pairs, strict=True):
         table = np.full((2, 2), 0.25)
         for row in rows:
             table[row[i], row[j]] += 1.0
@@ -43,6 +44,8 @@ def test_the_likeliest_tree_is_found_and_is_a_distribution() -> None:
     np.testing.assert_allclose(found, slow_log_tree(rows, states), rtol=1e-10)
     assert abs(np.exp(found).sum() - 1.0) < 1e-12
     assert log_tree(rows[:, :1], states[:, :1]).shape == (64,)  # one unit has no edge
+    chain = np.arange(5), np.arange(1, 6)  # the only pairs that may be edges, and all of them are
+    np.testing.assert_allclose(log_tree(rows, states, chain), slow_log_tree(rows, states, chain), rtol=1e-10)
 
 
 def test_trees_bound_entropies_and_are_near_those_of_trees() -> None:

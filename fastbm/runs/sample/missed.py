@@ -22,7 +22,7 @@ from .samples import Samples
 from .units import spaced
 from .valleys import is_even
 
-MOST_UNITS = 1024  # whose pairs are counted
+MOST_UNITS, MOST_OF_SPARSE = 512, 1024  # of which all pairs, or those that are coupled, are counted
 MOST_GROUPS = 8  # of chains, the coldest ones
 FEWEST_STATES = 64  # of a group, in either half
 MOST_REPLICAS = 4096  # of a population, that are looked at
@@ -97,7 +97,8 @@ def _n_updates(run: Samples) -> int:
 
 
 def _is_asked(run: Samples) -> bool:
-    return 1 < run._start.n_units <= MOST_UNITS and not run.config["sample"].get("n_patterns")
+    most = MOST_OF_SPARSE if run._start.couplings.kind == "sparse" else MOST_UNITS
+    return 1 < run._start.n_units <= most and not run.config["sample"].get("n_patterns")
 
 
 def _bits(run: Samples, packed: np.ndarray) -> np.ndarray:
@@ -116,12 +117,21 @@ def _of_chains(model: BoltzmannMachine, beta: float, bits: np.ndarray, n_starts:
     half, n_chains = len(bits) // 2, bits.shape[1]
     rows, later = bits[:half].reshape(-1, model.n_units), bits[half:]
     energies = model.energy_of_bits(later.reshape(-1, model.n_units)).reshape(later.shape[:2])
-    values = -log_tree(rows, later) - beta * energies
+    values = -log_tree(rows, later, _coupled(model)) - beta * energies
     lowest = later.reshape(-1, model.n_units)[[np.argmin(energies)]]
     spread = bits.mean(axis=0).std(axis=0, ddof=1) / math.sqrt(n_chains) if n_chains > 1 else 0.0
     p_error = np.hypot(spread, rarely(n_starts, AGRESTI_COULL))
     error = float(diagnostics.standard_error(values))
     return Seen("states allow a log Z of at most", float(values.mean()), error, lowest, bits.mean(axis=(0, 1)), p_error)
+
+
+def _coupled(model: BoltzmannMachine) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return the pairs of units that are coupled, (k,) indices each; None where that may be all."""
+    if model.couplings.kind != "sparse":
+        return None
+    indptr, indices, _ = model.couplings.csr()
+    rows = np.repeat(np.arange(model.n_units), np.diff(indptr))
+    return rows[rows < indices], indices[rows < indices]
 
 
 def _phase(run: Samples, beta: float, bits: np.ndarray) -> str:
