@@ -8,7 +8,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from ..._base import rng
+from ..._base import checks, rng
 from ..._base.workers import check_executor
 from ...learning import missing, rules
 from ...learning.learners.starts import BROKEN
@@ -214,10 +214,11 @@ def fit(
     own, storage = part("fit", options, (*OF_RULES, *OF_MONITOR), fit.__kwdefaults__ or ())
     method, own = named(method, monitor, own)
     given: dict[str, Any] = {one.name: own.get(one.name) for one in fields(FitSettings) if one.name != "method"}
-    beta = 1.0 if given["beta"] is None else inverse_temperature("beta", given["beta"])
+    beta = 1.0 if given["beta"] is None else given["beta"]
     if init is not None:
         _check_start(init, n_hidden, layout, units)
-        refuse_beyond_range(init, beta)
+        refuse_beyond_range(init, checks.real("beta", beta, least=0.0))
+    beta = inverse_temperature("beta", beta)
     hidden = n_hidden if init is None else init.n_hidden
     by_moments = row_weights is None and not check_hidden(hidden) and rules.asks_moments(method, given)
     read = FitData.read(data, units, init, row_weights, holdout, labels, holdout_labels, executor, by_moments)
