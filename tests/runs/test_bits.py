@@ -218,7 +218,7 @@ def test_killed_and_resumed(name: str) -> None:
 @pytest.mark.parametrize("name", KILLED)
 @pytest.mark.filterwarnings("ignore::fastbm.ConvergenceWarning")
 def test_killed_and_resumed_often(name: str) -> None:
-    assert kill(name, n_kills=4, n_lives=4) >= 4
+    assert kill(name, n_kills=2, n_lives=4) >= 2
 
 
 QUICKLY_STOPPED = ("pcd", "newton")  # every kind of run is taken apart in the tests of crashes

@@ -29,9 +29,12 @@ def test_faults_at_a_named_point(folder: Path, point: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("step", [3, pytest.param(1, marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", STORIES)
 @pytest.mark.parametrize("fault", FAULTS)
-def test_faults_at_every_operation(folder: Path, name: str, fault: str) -> None:
-    for number, point in enumerate(reached(name)):
+def test_faults_at_every_operation(folder: Path, name: str, fault: str, step: int) -> None:
+    """Or at every third one, another for each fault and story; kills are at every one in `test_kills.py`."""
+    first = (list(FAULTS).index(fault) + list(STORIES).index(name)) % step
+    for number, point in list(enumerate(reached(name)))[first::step]:
         if applies(fault, point):
             trial(name, folder / "run.h5", number, fault)
