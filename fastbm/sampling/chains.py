@@ -129,8 +129,13 @@ def threads_between(
 
 def threads_for(n_sweeps: int, n_units: int, n_entries: int, threads: int | None, worth: float = WORTH_A_THREAD) -> int:
     """Return the threads for so many sweeps of one chain in one call, as `threads_between`."""
-    seconds = n_sweeps * (ATTEMPT * n_units + NEIGHBOUR * n_entries)
+    seconds = n_sweeps * sweep_seconds(n_units, n_entries)
     return 1 if seconds < worth else threads_module.resolve(threads)
+
+
+def sweep_seconds(n_units: int, n_entries: int) -> float:
+    """Estimate how long a sweep of one chain among many takes, by the built-in speeds."""
+    return ATTEMPT * n_units + NEIGHBOUR * n_entries
 
 
 def couple_chains(

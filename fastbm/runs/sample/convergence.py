@@ -14,7 +14,7 @@ from ...diagnostics.drift import drifts
 from ...sampling.observables import OF_PAIRS
 from .samples import Samples
 from .units import agreements, spaced
-from .valleys import is_even, why_unseen
+from .valleys import is_even, is_long, why_unseen
 
 MOST_NUMBERS = 1 << 19  # of a series that are looked at, evenly spaced: ranks of more take seconds
 MOST_COMPARED = 1 << 17  # of these for a verdict, which is to take a small part of the time of a run
@@ -362,8 +362,6 @@ def _of_disagreement(run: Samples, way_out: str) -> str:
 
 def _of_missed(run: Samples) -> str:
     """Return what a run has missed, if it took so long that this is looked for unasked."""
-    from .missed import is_long
-
     if not is_long(run) or not (reason := _missed(run)):
         return ""
     return f"{reason[0].upper()}{reason[1:]}. Compare runs that begin elsewhere (initial), or other samplers."

@@ -1,4 +1,4 @@
-"""What chains that agree have missed for certain, by bounds on log Z from both sides.
+"""What chains that agree have missed, by bounds on log Z from both sides, and walks from the cold of long runs.
 
 If states s are those of a machine, log Z = <-log P(s) - beta E(s)>, and <-log q(s) - beta E(s)> with any other
 distribution q is no less: here that of the tree which the first half of a run's states tells, over the second half.
@@ -20,13 +20,13 @@ from ...machine.machine import BoltzmannMachine
 from ...sampling.unseen import AGRESTI_COULL, rarely
 from .samples import Samples
 from .units import spaced
-from .valleys import is_even
+from .valleys import is_even, is_long, n_swept
 
 MOST_UNITS, MOST_OF_SPARSE = 512, 1024  # of which all pairs, or those that are coupled, are counted
 MOST_GROUPS = 8  # of chains, the coldest ones
-FEWEST_STATES = 64  # of a group, in either half
+FEWEST_STATES, MOST_STATES = 64, 2048  # of a group: in either half, and in all
+OF_A_CHAIN = 8  # states at least, where there are as many
 MOST_REPLICAS = 4096  # of a population, that are looked at
-MANY_UPDATES = 1 << 28  # about a second of them
 BARS = 5.0
 ROUNDING = 1e-9
 
@@ -55,12 +55,13 @@ def why_missed(run: Samples, together: list[np.ndarray]) -> str:
     packed, betas = spaced(run), run.beta
     coldest = sorted(together, key=lambda chains: -float(betas[chains[0]]))[:MOST_GROUPS]
     for chains in coldest:
-        beta = float(betas[chains[0]])
+        beta, chains = float(betas[chains[0]]), chains[:: -(-len(chains) * OF_A_CHAIN // MOST_STATES)]
         if beta == 0.0 or len(packed) // 2 * len(chains) < FEWEST_STATES:
             continue
+        every = max(1, min(len(packed) * len(chains) // MOST_STATES, len(packed) // OF_A_CHAIN))
         starts = len(chains) + (int(run.round_trips.sum()) if run._sampler == "tempering" else 0)
         with single_threaded_blas():
-            bits = _bits(run, packed[:, chains])
+            bits = _bits(run, packed[::every, chains])
             reason = _contradiction(run._start, beta, _of_chains(run._start, beta, bits, starts))
             if not reason and is_long(run) and not run._start.is_layered:
                 reason = _phase(run, beta, bits)
@@ -83,17 +84,6 @@ def why_population_missed(run: Samples, families: float) -> str:
     seen = Seen("its log Z is", log_z, 1.0 / math.sqrt(families), lowest, p, p_error)
     with single_threaded_blas():
         return _contradiction(run._start, beta, seen)
-
-
-def is_long(run: Samples) -> bool:
-    """Return whether a run took so long that bounds are looked at unasked, and phases from the cold."""
-    return _n_updates(run) >= MANY_UPDATES
-
-
-def _n_updates(run: Samples) -> int:
-    settings = run.config["sample"]
-    replicas = settings["n_chains"] * max(len(settings.get("betas") or ()), 1)
-    return int(replicas * run._start.n_units * settings["n_sweeps"])
 
 
 def _is_asked(run: Samples) -> bool:
@@ -146,7 +136,7 @@ def _phase(run: Samples, beta: float, bits: np.ndarray) -> str:
         run._sampler, energy=float(energies.mean()), energy_variance=float(energies.var()),
         energy_error=float(diagnostics.standard_error(energies)), mean=units.lo + units.span * rows.mean(axis=0),
         mean_error=units.span * rows.std(axis=0) / math.sqrt(bits.shape[1]),
-        covariance=units.span**2 * np.cov(rows, rowvar=False), detail={"n_updates": _n_updates(run)},
+        covariance=units.span**2 * np.cov(rows, rowvar=False), detail={"n_updates": n_swept(run) * model.n_units},
     )  # fmt: skip
     return missed_phase(model, found, beta, seed=0, threads=1)
 

@@ -303,9 +303,7 @@ def reweight(run: Samples, betas: Any, observable: Any) -> Reweighted:
     for new in np.atleast_1d(wanted):
         at, observed = min(sampled, key=lambda one: abs(one[0].beta - new))
         energy = at.energy
-        if (
-            kind in OF_PAIRS
-        ):  # both replicas go to the other temperature, so that the sum of their energies weighs a pair
+        if kind in OF_PAIRS:  # both go to the other temperature, so that the sum of their energies weighs a pair
             energy = energy[:, ::2] + energy[:, 1::2]
         if observed is not None and kind in ODD and is_even(run):  # whatever side chains are on
             observed = np.zeros_like(observed)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from ...sampling import valleys
-from ...sampling.chains import why_periodic
+from ...sampling.chains import sweep_seconds, why_periodic
 from ...sampling.settings import SingleUnit
 from ..spec import Given
 from .samples import Samples
 
 MOST_LOOKED_AT = 256  # samples
+LONG_SECONDS = 10.0  # of one thread, by the built-in speeds, of which a look of some tenths of one is a small part
 
 
 def is_even(run: Samples) -> bool:
@@ -26,6 +27,18 @@ def starts_at_one_point(run: Samples) -> bool:
         return True
     given = run._reader.inputs.get("initial")
     return given is not None and bool((given == given[0]).all())
+
+
+def n_swept(run: Samples) -> int:
+    """Return how many sweeps a run asks of all chains and replicas together."""
+    settings = run.config["sample"]
+    return int(settings["n_chains"] * max(len(settings.get("betas") or ()), 1) * settings["n_sweeps"])
+
+
+def is_long(run: Samples) -> bool:
+    """Return whether a run takes so long that what it missed is looked for unasked, and phases from the cold."""
+    couplings = run._start.couplings
+    return n_swept(run) * sweep_seconds(couplings.n_units, couplings.n_entries) >= LONG_SECONDS
 
 
 def why_unseen(run: Samples, n_chains: int) -> str:

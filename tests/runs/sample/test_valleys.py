@@ -12,7 +12,7 @@ import fastbm as bm
 from fastbm.diagnostics.bits import bit_r_hat, r_hat_limit
 from fastbm.diagnostics.drift import drifts
 from fastbm.kernels.digits import MOST_CHAINS, MOST_SAMPLES
-from fastbm.runs.sample import missed
+from fastbm.runs.sample import valleys as of_runs
 from fastbm.runs.sample.convergence import groups, judge
 from fastbm.runs.sample.units import FEWEST, spaced
 from fastbm.sampling import valleys
@@ -53,7 +53,7 @@ def test_what_all_chains_have_missed_is_told_by_bounds(sampler: str, pull: float
 
 def test_a_phase_behind_a_transition_is_told_where_a_run_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
     model, beta = machines.two_phases()
-    monkeypatch.setattr(missed, "MANY_UPDATES", 0)
+    monkeypatch.setattr(of_runs, "LONG_SECONDS", 0.0)
     run = calm(bm.sample, model, n_chains=64, n_sweeps=300, burn_in=100, beta=beta, threads=1)
     assert run.converged is False and "phase of other energies" in run.doubt
 
