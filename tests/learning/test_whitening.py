@@ -55,11 +55,11 @@ def test_metric_is_the_covariance_of_centred_statistics(units: str, sparse: bool
         model = bm.BoltzmannMachine(scipy.sparse.csr_matrix(model.weights * (kept + kept.T)), model.bias, units=units)
     sample = some_data(model, 150)  # no multiple of 64
     centring = Centring(model, sample.mean, sample.spread)
-    found = whitened(model, sample, settings(model, beta=0.7), centring)
+    found = whitened(model, sample, settings(model), centring)
     assert found is not None
     statistics = centred_statistics(sample)
     shrunk = np.cov(statistics.T, bias=True) + coordinates.SHRINKAGE * np.eye(statistics.shape[1])
-    np.testing.assert_allclose(metric_of(found), 0.7**2 * shrunk, atol=1e-12)
+    np.testing.assert_allclose(metric_of(found), shrunk, atol=1e-12)
     vector = np.random.default_rng(1).normal(size=found.size)
     np.testing.assert_allclose(found.back(found.into(vector)), vector, atol=1e-12)
     np.testing.assert_allclose(found.plain_slope(found.slope(vector)), vector, atol=1e-12)
@@ -76,7 +76,7 @@ def test_coordinates_of_many_units_are_those_of_gaussian_ones(gaps: bool, monkey
         known[0, 0] = 0
         sample = Sample(model, Rows.of(sample.rows[:], known))
     centring = Centring(model, sample.mean, sample.spread)
-    found = gaussian(sample, settings(model, beta=0.7), centring)
+    found = gaussian(sample, settings(model), centring)
     assert found is not None
     pairs, draw = coupled_pairs(model), np.random.default_rng(2)
     vector, gradient, other = (draw.normal(size=size) for size in (len(pairs) + 5, len(pairs) + 5, found.size))
@@ -84,7 +84,7 @@ def test_coordinates_of_many_units_are_those_of_gaussian_ones(gaps: bool, monkey
     x = draw.multivariate_normal(np.zeros(5), correlations, size=400_000)
     terms = np.stack([*(x[:, i] * x[:, j] for i, j in pairs), *x.T], axis=1)
     length = np.sum(found.into(vector) ** 2)
-    assert length == pytest.approx(0.7**2 * sample.known_part * np.var(terms @ vector), rel=0.02)
+    assert length == pytest.approx(sample.known_part * np.var(terms @ vector), rel=0.02)
     assert found.slope(gradient) @ other == pytest.approx(gradient @ found.back(other))
 
 

@@ -222,8 +222,8 @@ def whitened(like: BoltzmannMachine, sample: Sample, settings: FitSettings, cent
     statistics = Statistics(like)
     of_rows = sample.up is not None
     of_data = _of_rows(statistics, sample, centring) if of_rows else _of_moments(statistics, sample, centring)
-    metric = settings.beta**2 * sample.known_part * of_data + penalty_curvature(statistics, settings, centring)
-    metric[np.diag_indices(len(metric))] += SHRINKAGE * settings.beta**2 * sample.known_part
+    metric = sample.known_part * of_data + penalty_curvature(statistics, settings, centring)
+    metric[np.diag_indices(len(metric))] += SHRINKAGE * sample.known_part
     return Whitened(metric)
 
 
@@ -302,8 +302,8 @@ def gaussian(sample: Sample, settings: FitSettings, centring: Centring) -> Gauss
             covariance = np.cov(rows, rowvar=False, bias=True)
     else:
         covariance = sample.moments.covariance
-    correlations, factor = covariance / (width[:, None] * width[None, :]), settings.beta**2 * sample.known_part
-    return Gaussian(correlations, factor, (of_pairs, of_bias))
+    correlations = covariance / (width[:, None] * width[None, :])
+    return Gaussian(correlations, sample.known_part, (of_pairs, of_bias))
 
 
 def _centred(statistics: Statistics, covariance: np.ndarray, centring: Centring) -> np.ndarray:

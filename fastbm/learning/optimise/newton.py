@@ -1,9 +1,9 @@
 """Newton's method for the likelihood of few units without hidden ones, whose states are a table.
 
-In centred and scaled parameters theta a state's -E is theta . phi but for a constant, phi the centred statistics
-(`fastbm.learning.optimise.centring`). With p(s) ~ exp(beta theta . phi(s)) the mean log-likelihood of a row is
-beta theta . <phi>_data - log sum_s exp(beta theta . phi(s)), its gradient beta (<phi>_data - <phi>), and minus its
-Hessian beta^2 Cov(phi) (`fastbm.learning.errors.statistics`). It is concave, so that steps of Newton's, halved
+In centred and scaled parameters theta a state's -beta E is theta . phi but for a constant, phi the centred statistics
+(`fastbm.learning.optimise.centring`). With p(s) ~ exp(theta . phi(s)) the mean log-likelihood of a row is
+theta . <phi>_data - log sum_s exp(theta . phi(s)), its gradient <phi>_data - <phi>, and minus its
+Hessian Cov(phi) (`fastbm.learning.errors.statistics`). It is concave, so that steps of Newton's, halved
 until they gain, end at the maximum; the last ones square the gradient. Far from there a machine may be so sure of one
 state that the Hessian is 0 to rounding along some directions, and the steps endless: it is then damped by a multiple of
 the unit matrix, which is about what the Hessian is at the maximum.
@@ -30,7 +30,7 @@ from .lbfgs import ROUNDING, Point
 MOST_NUMBERS = 350_000  # of the table, 12 units that are all coupled: beyond it L-BFGS is faster
 GAIN = 1e-4  # part of the gain that the slope promises, with which a step is content (Armijo)
 MOST_HALVINGS = 40
-DAMPINGS = (0.01, 1.0, 100.0)  # of the Hessian where its own steps do not gain, in units of beta^2
+DAMPINGS = (0.01, 1.0, 100.0)  # of the Hessian where its own steps do not gain
 
 
 class FewStates:
@@ -43,36 +43,31 @@ class FewStates:
         self._table = statistics.of(units.values(up, np.float64) - means)
         self._table /= centring.scale
         self._moments = MomentsOfStates(statistics)
-        rows = np.arange(len(i))  # beta times phi, made of plain statistics and a constant
+        rows = np.arange(len(i))  # phi, made of plain statistics and a constant
         self._centred = np.eye(len(statistics))
         self._centred[rows, len(i) + i], self._centred[rows, len(i) + j] = -means[j], -means[i]
-        self._centred *= (settings.beta / centring.scale)[:, None]
+        self._centred *= (1.0 / centring.scale)[:, None]
         gap, pairs = data.mean - means, like.couplings.to_vector(data.pairs)
         pairs = pairs - means[i] * means[j] - means[i] * gap[j] - gap[i] * means[j]
-        self._data, self._beta = np.concatenate([pairs, gap]) / centring.scale, settings.beta
+        self._data = np.concatenate([pairs, gap]) / centring.scale
         penalised = settings.l2 > 0 or settings.l2_bias > 0
         self._penalty = penalty_curvature(statistics, settings, centring) if penalised else None
 
-    @property
-    def scale(self) -> float:
-        """About the curvature along any parameter where the machine has the data's moments."""
-        return float(self._beta**2)
-
     def value(self, vector: np.ndarray) -> tuple[float, np.ndarray]:
         """Return the value, and the probabilities of all states."""
-        log_f = self._table @ (self._beta * vector)
+        log_f = self._table @ vector
         largest = float(log_f.max())
         probabilities = np.exp(log_f - largest)
         total = float(probabilities.sum())
         probabilities /= total
-        value = largest + np.log(total) - self._beta * float(vector @ self._data)
+        value = largest + np.log(total) - float(vector @ self._data)
         if self._penalty is not None:
             value += 0.5 * float(vector @ self._penalty @ vector)
         return value, probabilities
 
     def slope(self, vector: np.ndarray, probabilities: np.ndarray) -> np.ndarray:
         """Return the gradient at a point and its probabilities."""
-        found = self._beta * (probabilities @ self._table - self._data)
+        found: np.ndarray = probabilities @ self._table - self._data
         return found if self._penalty is None else found + self._penalty @ vector
 
     def curvature(self, probabilities: np.ndarray) -> np.ndarray:
@@ -136,7 +131,7 @@ class Newton:
         """Return Newton's step from a point, by the Hessian and the `damping`; empty if there is none."""
         curvature = self._function.curvature(probabilities)
         if damping:
-            curvature[np.diag_indices(len(curvature))] += damping * self._function.scale
+            curvature[np.diag_indices(len(curvature))] += damping
         with suppress(np.linalg.LinAlgError):
             found: np.ndarray = -np.linalg.solve(curvature, gradient)
             return found
