@@ -25,6 +25,7 @@ from .importance_sampling import averages, mix
 from .result import Inference, claim
 from .scout.bases import log_odds
 from .scout.bit_tempering import ATTEMPT_SECONDS, STEP_SECONDS, WALKERS, goes_as_bits, walk_both_ways
+from .scout.marginal import PAIR_SECONDS
 from .scout.scout import SCOUT_PART, Scout, attempt_seconds, scout
 from .verdict import ROUNDING, Verdict, apart, below_bound, missed_side, too_short, way_out
 
@@ -133,10 +134,12 @@ def _walked(
     """Compare with walks from the scout's means, and back from its states."""
     if claim(found)[0] is None:
         return _energies_of_ladders(model, found, seen)
-    each = model.n_units * attempt_seconds(model) * 2.0 * FEWEST_WITNESSES
+    kind, step_seconds = "blocks" if model.is_layered else "", model.n_units * attempt_seconds(model)
+    if seen.side is not None:  # by the kernel that looked around, which is there already
+        kind, step_seconds = "marginal", PAIR_SECONDS * seen.side.weights.size
+    each = step_seconds * 2.0 * FEWEST_WITNESSES
     n_steps = int(min(max(WALK_PART * seconds / each, FEWEST_STEPS), MOST_STEPS))
     path = np.linspace(0.0, 1.0, n_steps)
-    kind = "blocks" if model.is_layered else ""
     base = log_odds(model, beta, "tempering", seen)
     streams = rng.streams(rng.derive(seed, SCOUT, 1), 2 * FEWEST_WITNESSES)
     walk = make_walk(model, beta, base, streams[:FEWEST_WITNESSES], threads, kind)
@@ -149,7 +152,7 @@ def _walked(
     back.is_exact = False
     back.load(seen.some(FEWEST_WITNESSES))
     back.follow(path[::-1])
-    down = average(back.log_w - back.log_z0)
+    down = average(back.log_w - back.log_z0).of_groups(seen.n_ladders)
     return _compared(model, found, seen, up, down)
 
 
@@ -192,7 +195,9 @@ def _compared(
     travelled = _travelled(seen) and not model.is_layered
     if healthy and apart(up.log_mean - log_z, error, up.error):
         return f"walks from a product model find {up.log_mean - log_z:.3g} nats more", facts, True
-    if healthy and apart(log_z + down.log_mean, error, down.error):
+    # ladders that all stood elsewhere say less than states that they have seen
+    knows = not apart(seen.bound + down.log_mean, down.error)
+    if healthy and knows and apart(log_z + down.log_mean, error, down.error):
         return f"walks back to a product model allow {log_z + down.log_mean:.3g} nats less", facts, True
     return "", facts, True if healthy or travelled else None
 

@@ -10,16 +10,15 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import numba
 from llvmlite import binding, ir
 from numba import _dynfunc  # type: ignore[attr-defined]
-from numba.core import cgutils, compiler, config as _config, event, postproc, serialize, transforms, types
+from numba.core import cgutils, compiler, config as _config, event, serialize, types
 from numba.core.codegen import Codegen as _Codegen, get_host_cpu_features
 from numba.core.compiler_machinery import FunctionPass, register_pass
-from numba.core.runtime.context import NRTContext
-from numba.core.typed_passes import NativeLowering, NopythonRewrites, NopythonTypeInference
+from numba.core.typed_passes import InlineOverloads, NativeLowering, NopythonRewrites, NopythonTypeInference
 from numba.core.typing.npydecl import parse_dtype
 from numba.core.untyped_passes import DeadBranchPrune, InlineClosureLikes
 from numba.extending import intrinsic
@@ -27,8 +26,9 @@ from numba.np.arrayobj import make_array, populate_array
 
 from .._base import checks
 from .cache import KernelCache, usual_folder
-from .listeners import LISTENERS, compile_seconds, found_once, n_compiled
-from .passes import IS_KNOWN, Flags, Lowering, Prune, counted_members, counts_references, type_of_extreme
+from .listeners import LISTENERS, compile_seconds, n_compiled
+from .passes import Flags, Lowering, Prune
+from .spared import IS_KNOWN, spared
 
 # what code that no loop compiles to is made of, as in `fastbm.kernels.vectors`
 __all__ = [
@@ -141,7 +141,8 @@ class _Widen(FunctionPass):
         return False
 
 
-_NEEDLESS = InlineClosureLikes, NopythonRewrites  # no kernel has closures, nor formulas of whole arrays
+# no kernel has closures, formulas of whole arrays, nor functions of Numba's that are taken in as instructions
+_NEEDLESS = InlineClosureLikes, InlineOverloads, NopythonRewrites
 _IN_PLACE_OF = {NativeLowering: Lowering} if IS_KNOWN else {}
 
 
@@ -281,7 +282,7 @@ def _entry(library: Any, about: Any, environment: Any) -> Any:
 @contextmanager
 def _parts_as_code(target: Any) -> Iterator[None]:
     """Leave all parts of a kernel as code, Numba's own functions among them; the compiler's lock is held."""
-    codegen, members = target.codegen(), cast(Any, NRTContext)
+    codegen = target.codegen()
     if "get_executable" in vars(target):
         yield
         return
@@ -289,14 +290,10 @@ def _parts_as_code(target: Any) -> Iterator[None]:
         _tidied(_Codegen.create_library(codegen, name, **options))
     )
     target.get_executable = _entry
-    count = members.get_meminfos
-    members.get_meminfos = counted_members if IS_KNOWN else count
     try:
-        about = type_of_extreme, counts_references
-        with found_once(types.BaseFunction, *about, postproc, transforms.canonicalize_cfg):
+        with spared():
             yield
     finally:
-        members.get_meminfos = count
         del codegen.create_library, target.get_executable
 
 

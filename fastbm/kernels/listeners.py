@@ -1,4 +1,4 @@
-"""What is heard of the compiler: the time it takes, how much it compiles, and what it could not; and what it is spared.
+"""What is heard of the compiler: the time it takes, how much it compiles, and what it could not.
 
 `fastbm.kernels.jit` passes on what the compiler tells.
 """
@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from .._base.system import after_fork, keeping
@@ -93,7 +91,6 @@ _clock, _collections = _CompilerClock(), _Collections()
 after_fork(_clock.forget_threads)
 # kinds of events, and who is told of them
 LISTENERS = ("numba:compiler_lock", _clock), ("numba:compile", _Failures()), ("numba:compile", _collections)
-_FOUND: dict[Any, tuple[Any, Any]] = {}  # signature and key of the code, by function, types and settings
 
 
 def compile_seconds() -> float:
@@ -104,48 +101,3 @@ def compile_seconds() -> float:
 def n_compiled() -> int:
     """Return how many functions, once for each signature, this process has compiled so far."""
     return _collections.count
-
-
-@contextmanager
-def found_once(
-    function: Any,
-    resolve_early: Callable[[Any, Any], Any],
-    settings: Callable[[], Any],
-    postproc: Any,
-    tidy_blocks: Callable[[Any], Any],
-) -> Iterator[None]:
-    """Have Numba's type of `function` remember what calls of it came to, and its `postproc` do what kernels need.
-
-    A tenth of the time of compiling; `fastbm.kernels.jit` holds Numba's lock meanwhile. Numba tries all templates of an
-    operator anew wherever it stands; what it finds is another function under other `settings`. And it lists which
-    variables live where after every pass, for generators and for loops that Python's interpreter runs, of which kernels
-    have none; where variables end is found at the last.
-    """
-    processor = postproc.PostProcessor
-    resolve, process = function.get_call_type, processor.run
-
-    def resolve_once(self: Any, context: Any, args: Any, kws: Any) -> Any:
-        if (early := resolve_early(self, args)) is not None:
-            return early
-        key = self.key, args, id(context), settings()
-        if kws or key not in _FOUND:
-            signature = resolve(self, context, args, kws)
-            if not kws:
-                _FOUND[key] = signature, self._impl_keys[signature.args]
-            return signature
-        signature, self._impl_keys[signature.args] = _FOUND[key]
-        return signature
-
-    def process_last(self: Any, emit_dels: bool = False, extend_lifetimes: bool = False) -> None:
-        if emit_dels or self.func_ir.is_generator:
-            process(self, emit_dels, extend_lifetimes)
-        else:
-            self.func_ir.blocks = tidy_blocks(self.func_ir.blocks)
-            self.func_ir.generator_info = None
-            self.func_ir.variable_lifetime = postproc.VariableLifetime(self.func_ir.blocks)  # once it is asked
-
-    function.get_call_type, processor.run = resolve_once, process_last
-    try:
-        yield
-    finally:
-        function.get_call_type, processor.run = resolve, process

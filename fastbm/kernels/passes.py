@@ -13,18 +13,14 @@ from collections import defaultdict
 from types import SimpleNamespace
 from typing import Any
 
-from numba import version_info
-from numba.core import analysis, cgutils, compiler, imputils, ir, lowering, types
+from numba.core import cgutils, compiler, ir, lowering, types
+from numba.core.analysis import dead_branch_prune
 from numba.core.compiler_machinery import register_pass
-from numba.core.targetconfig import ConfigStack
 from numba.core.typed_passes import BaseNativeLowering
-from numba.core.typing import signature
 from numba.core.untyped_passes import DeadBranchPrune
 from numba.np import arrayobj
 
-__all__ = ["IS_KNOWN", "Flags", "Lowering", "Prune", "counted_members", "counts_references", "type_of_extreme"]
-
-IS_KNOWN = version_info.short <= (0, 68)  # whether this Numba is one whose code was read; later ones write theirs
+__all__ = ["Flags", "Lowering", "Prune"]
 
 
 class Flags(compiler.Flags):  # type: ignore[misc]
@@ -38,53 +34,6 @@ class Flags(compiler.Flags):  # type: ignore[misc]
 _USUAL_FLAGS = {name: option.default for name, option in compiler.Flags.options.items()}
 
 
-def counted_members(self: Any, builder: Any, kind: Any, value: Any) -> list[Any]:
-    """Do what Numba's `get_meminfos` does: return types and places of the counts of all arrays that a value holds.
-
-    Numba takes every member of an array apart to find that there are no arrays in it.
-    """
-    models = self._context.data_model_manager
-    if models[kind].has_nrt_meminfo():
-        return [(kind, models[kind].get_nrt_meminfo(builder, value))]
-    members = models[kind].traverse(builder) if models[kind].contains_nrt_meminfo() else ()
-    held = [(member, get) for member, get in members if models[member].contains_nrt_meminfo()]
-    return [one for member, get in held for one in self.get_meminfos(builder, member, get(value))]
-
-
-def counts_references() -> bool:
-    """Tell whether what is compiled now counts references, as what it calls then does."""
-    flags = ConfigStack.top_or_none()
-    return flags is None or bool(flags.nrt)
-
-
-def type_of_extreme(function: Any, args: Any) -> Any:
-    """Return the signature of the smaller or larger of two numbers of a kind, for which Numba compiles a function."""
-    if not IS_KNOWN or function.typing_key not in (min, max) or len(args) != 2:
-        return None
-    one, other = kinds = tuple(map(types.unliteral, args))
-    if one != other or not isinstance(one, (types.Integer, types.Float)):
-        return None
-    function._impl_keys[kinds] = _SMALLER if function.typing_key is min else _LARGER
-    return signature(one, *kinds)
-
-
-def _extreme_of(sign: str) -> Any:
-    def generate(context: Any, builder: Any, made: Any, args: Any) -> Any:
-        if isinstance(made.return_type, types.Float):
-            is_second = builder.fcmp_ordered(sign, args[1], args[0])
-        else:
-            compared = builder.icmp_signed if made.return_type.signed else builder.icmp_unsigned
-            is_second = compared(sign, args[1], args[0])
-        return builder.select(is_second, args[1], args[0])
-
-    return generate
-
-
-_SMALLER, _LARGER = "fastbm.smaller", "fastbm.larger"
-for _key, _sign in ((_SMALLER, "<"), (_LARGER, ">")):
-    imputils.lower_builtin(_key, types.Number, types.Number)(_extreme_of(_sign))
-
-
 class _Lower(lowering.Lower):  # type: ignore[misc]
     """Writes LLVM's instructions of a function."""
 
@@ -94,7 +43,7 @@ class _Lower(lowering.Lower):  # type: ignore[misc]
         Numba takes those that live in one block. So may any that is assigned in one place only, on all ways to where
         it is used; if references are counted, of those that hold arrays only arguments, as others end at many places.
         """
-        super()._find_singly_assigned_variable()
+        self._singly_assigned_vars, self._blk_local_varmap = set(), {}
         self._borrowed, self._of_step_one = set(), set()
         if self.func_ir.func_id.is_generator:  # which goes on where no value is at hand
             return
@@ -104,15 +53,17 @@ class _Lower(lowering.Lower):  # type: ignore[misc]
                 places[assigned.target.name].append(place)
                 if isinstance(assigned.value, ir.Arg):
                     self._borrowed.add(assigned.target.name)
-        for place, names in analysis.compute_use_defs(self.blocks).usemap.items():
+        alive = self.func_ir.variable_lifetime
+        for place, names in alive.usedefs.usemap.items():
             for name in names:
                 used[name].add(place)
-        self._borrowed = {name for name in self._borrowed if len(places[name]) == 1}
-        lasting = {name for name in used if len(places[name]) == 1 and not self._is_counted(name)}
-        before = analysis.compute_cfg_from_blocks(self.blocks).dominators() if lasting else {}
-        for name in lasting:
-            (place,) = places[name]
-            if all(place in before[use] and place < use for use in used[name]):  # blocks are written in this order
+        once = {name for name in places if len(places[name]) == 1}
+        self._borrowed &= once
+        lasting = {name for name in once if used[name] and not self._is_counted(name)}
+        before = alive.cfg.dominators() if lasting else {}
+        for name in once:
+            (place,) = places[name]  # blocks are written in order
+            if not used[name] or (name in lasting and all(place in before[use] and place < use for use in used[name])):
                 self._singly_assigned_vars.add(name)
 
     def _is_counted(self, name: str) -> bool:
@@ -321,5 +272,5 @@ class Prune(DeadBranchPrune):
         """Tell Numba the types of such arguments as if they were those of literals, which it takes for not None."""
         unsure = (types.NoneType, types.Omitted, types.Optional)
         args = [kind if isinstance(kind, unsure) else SimpleNamespace(literal_type=kind) for kind in state.args]
-        analysis.dead_branch_prune(state.func_ir, args)
+        dead_branch_prune(state.func_ir, args)
         return True

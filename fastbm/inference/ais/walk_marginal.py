@@ -10,14 +10,14 @@ import numpy as np
 from scipy.special import expit
 
 from ..._base import rng
-from ...kernels.inference.marginal import anneal_marginal, set_fields, sum_out
+from ...kernels.inference.marginal import follow_marginal
 from ...machine.machine import BoltzmannMachine
 from ..scout.marginal import LANES, PAIR_SECONDS, Marginal
 from .walk import Walk
 
 
 class MarginalWalk(Walk):
-    """Chains of the smaller side of a layered machine; see `fastbm.kernels.inference.marginal.anneal_marginal`."""
+    """Chains of the smaller side of a layered machine; see `fastbm.kernels.inference.marginal.follow_marginal`."""
 
     most_chains = LANES
 
@@ -26,8 +26,8 @@ class MarginalWalk(Walk):
     ) -> None:
         super().__init__(model, beta, base, streams, threads)
         self._machine = Marginal.of(model, beta)
-        self._weights, self._bias, self._pulls = self._machine.arrays(self.base)
-        kind, (m, n) = self._weights.dtype, self._weights.shape
+        self._numbers = self._machine.arrays(self.base)
+        kind, (m, n) = self._numbers[0].dtype, self._numbers[0].shape
         self._up, self._fields = self.lanes.room(m, np.uint8), self.lanes.room(n, kind)
         self._sums, self._totals = ([row[0] for row in self.lanes.room(1, np.float64)] for _ in range(2))
         self._seed = int(streams[0, 0])
@@ -52,22 +52,22 @@ class MarginalWalk(Walk):
     def _set(self, kept: np.ndarray, t: float) -> None:
         """Take states of the kept units, with weights 1, to step `t` of the path."""
         for k in self.mine:
-            up, fields = self._up[k], self._fields[k]
-            self.lanes.write(k, up, kept[self.lanes.blocks[k]])
-            set_fields(fields, up, self._weights, self._bias)
-            sum_out(fields, self._pulls[2], np.full(up.shape[1], t), self._sums[k])
+            self.lanes.write(k, self._up[k], kept[self.lanes.blocks[k]])
+            self._follow_block(k, np.array([t]))
             self._totals[k][:] = 0.0
 
     def _correct(self, sign: float) -> None:
         """Step between the numbers of the kernel and the machine, all constants included."""
         for k in self.mine:
             kept = self._up[k].T
-            self._totals[k] += sign * (self._machine.log_f(kept) - self._sums[k] - kept @ self._pulls[1])
+            self._totals[k] += sign * (self._machine.log_f(kept) - self._sums[k] - kept @ self._numbers[2][1])
 
     def _follow_block(self, k: int, path: np.ndarray) -> None:
-        anneal_marginal(
-            self._up[k], self._fields[k], self._sums[k], self._totals[k], self._weights, self._bias, self._pulls, path,
-            self.lanes.streams[k],
+        lanes = self._up[k].shape[1]
+        level, ends, none = np.zeros(lanes, np.int64), np.zeros(lanes, np.uint8), np.empty((4, 0), np.uint32)
+        follow_marginal(
+            self._up[k], self._fields[k], self._sums[k], self._totals[k], self._numbers, np.array(path), level, ends,
+            self.lanes.streams[k], none, np.empty((0, 0), np.uint8), len(path) - 1, 0,
         )  # fmt: skip
 
     def _log_weights(self) -> list[np.ndarray]:

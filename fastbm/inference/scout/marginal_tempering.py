@@ -16,7 +16,7 @@ from scipy.special import expit
 from ..._base import arrays, rng
 from ..._base.steps import tell
 from ..._base.threads import fan_out
-from ...kernels.inference.marginal import temper_marginal
+from ...kernels.inference.marginal import follow_marginal
 from .marginal import LANES, PAIR_SECONDS, PIECE_SECONDS, Marginal
 
 
@@ -60,7 +60,7 @@ def temper(
     n_levels, (m, n) = len(ladder), machine.weights.shape
     lanes = -(-n_levels // LANES) * LANES
     piece = max(1, int(PIECE_SECONDS / temper_seconds(machine, 1, n_levels, 1)))
-    weights, bias, pulls = machine.arrays(base)
+    numbers = machine.arrays(base)
     streams, swaps = rng.streams(seed, n_ladders * lanes), rng.streams(seed, n_ladders, purpose=rng.SWAPS)
 
     def climb(c: int) -> tuple[np.ndarray, int]:
@@ -70,7 +70,7 @@ def temper(
             1,
             0,
         )  # some replicas begin in the corners, where a mode may lie that no path leads to
-        fields, sums = arrays.zeros((n, lanes), weights.dtype), np.zeros(lanes)
+        fields, sums, log_w = arrays.zeros((n, lanes), numbers[0].dtype), np.zeros(lanes), np.zeros(lanes)
         level = np.where(np.arange(lanes) < n_levels, np.arange(lanes), 0)
         mine = np.ascontiguousarray(streams[c * lanes : (c + 1) * lanes].T)
         own, ends = np.ascontiguousarray(swaps[c : c + 1].T), np.zeros(lanes, np.uint8)
@@ -78,9 +78,9 @@ def temper(
         for first in range(0, len(visited), piece):
             tell("round of tempering", c * len(visited) + first, n_ladders * len(visited))
             rows = visited[first : first + piece]
-            trips += temper_marginal(
-                up, fields, sums, weights, bias, pulls, ladder, level, ends, mine, own, rows, first
-            )  # fmt: skip
+            trips += follow_marginal(
+                up, fields, sums, log_w, numbers, ladder, level, ends, mine, own, rows, len(rows), first
+            )
         return visited[burn_in:], trips
 
     found = fan_out(climb, range(n_ladders), threads)

@@ -111,81 +111,73 @@ def sweep_marginal(up, fields, sums, weights, pulls, steps, streams):
 
 
 @kernel
-def temper_marginal(up, fields, sums, weights, bias, pulls, ladder, level, ends, streams, swaps, visited, first):
-    """Advance one ladder of replicas by a sweep and an attempt to swap every second pair of levels.
+def follow_marginal(up, fields, sums, log_w, machine, ladder, level, ends, streams, swaps, visited, n_rounds, first):
+    """Weigh the step of every chain to another level, take it or not, and sweep, `n_rounds` times.
 
-    It does so once for every row of `visited`. Mutates `up`, `fields`, `sums`, `level`, `ends`, `streams`, `swaps`,
-    `visited`.
-
-    `ladder` (n_levels,) are the t of levels; replica r, in lane r, stands at level[r]; lanes beyond the levels idle at
-    level 0. Of `visited` (n_rounds, m) every row gets the kept units of the last level. `ends` (lanes,) is 1 for a
+    A chain in a lane stands at level[lane] of `ladder` (n_levels,), which are t. Walks, where `swaps` (4, 0) has no
+    stream, take the step to the next level, and `log_w` (lanes,) rises by log f_t'(x) - log f_t(x). Others are replicas
+    of one ladder, one at each level, and lanes beyond these idle at level 0: every second pair of neighbours tries to
+    swap, and round t of `visited` (n_rounds, m) gets the kept units of the last level. `ends` (lanes,) is 1 for a
     replica that has come down from the last level to the first, 2 for one that has been at the last; `first` is the
-    number of the first round.  Returns round trips.  Cost: as `sweep_marginal`, and two sums over the
+    number of the first round. `machine` is (weights, bias, pulls) as for `sweep_marginal`, the bias of summed units.
+
+    Mutates `up`, `fields`, `sums`, `log_w`, `level`, `ends`, `streams`, `swaps`, `visited`. Returns round trips.
+    Invariant: on exit, also after no round, as for `sweep_marginal` at levels.  Cost: as that, and a sum over the
     summed units a round.
     """
-    n_levels, lanes = ladder.size, up.shape[1]
-    steps, others, there = zeros(lanes, np.float64), zeros(lanes, np.float64), empty(lanes, np.float64)
-    replica, bits = empty(n_levels, np.int64), empty(1, np.uint32)
-    base, field, _ = pulls
-    trips = 0
-    for t in range(visited.shape[0]):
-        for lane in range(lanes):
-            steps[lane] = ladder[level[lane]]
-        if (first + t) % 16 == 0:
+    weights, bias, pulls = machine
+    (base, field, pull), n_levels, lanes = pulls, ladder.size, up.shape[1]
+    steps, others, there = empty(lanes, np.float64), empty(lanes, np.float64), empty(lanes, np.float64)
+    gains, replica, bits = empty(lanes, np.float64), empty(n_levels, np.int64), empty(1, np.uint32)
+    is_walk, trips = swaps.shape[1] == 0, 0
+    for lane in range(lanes):
+        steps[lane] = ladder[level[lane]]
+    for t in range(max(n_rounds, 1)):
+        if t % 16 == 0:
             set_fields(fields, up, weights, bias)
-        sum_out(fields, pulls[2], steps, sums)
-        sweep_marginal(up, fields, sums, weights, pulls, steps, streams)
-        for r in range(n_levels):
-            replica[level[r]] = r
-        copy_row(others, steps)
-        parity = (first + t) % 2
-        for k in range(parity, n_levels - 1, 2):
-            others[replica[k]], others[replica[k + 1]] = ladder[k + 1], ladder[k]
-        sum_out(fields, pulls[2], others, there)
-        for r in range(n_levels):
-            tilt = 0.0
-            for j in range(up.shape[0]):
-                tilt += np.float64(up[j, r]) * (field[j] - base[j])
-            there[r] += (others[r] - steps[r]) * tilt - sums[r]
-        for k in range(parity, n_levels - 1, 2):
-            a, b = replica[k], replica[k + 1]
-            draw_bits(swaps, bits)
-            if np.log((np.float64(bits[0]) + 0.5) * 2.0**-32) < there[a] + there[b]:
-                level[a], level[b] = k + 1, k
-        for r in range(n_levels):
-            if level[r] == 0 and ends[r] == 2:
-                ends[r] = 1
-            elif level[r] == n_levels - 1:
-                trips += ends[r] == 1
-                ends[r] = 2
-                for j in range(up.shape[0]):
-                    visited[t, j] = up[j, r]
-    return trips
-
-
-@kernel
-def anneal_marginal(up, fields, sums, log_w, weights, bias, pulls, path, streams):
-    """Weigh at every step of `path` and sweep after it. Mutates `up`, `fields`, `sums`, `log_w` (lanes,), `streams`.
-
-    Adds log f_t'(x) - log f_t(x) to `log_w` at a step from t to t'.  Invariant: as for `sweep_marginal`, at path[0] on
-    entry and at path[-1] on exit.  Cost: as `sweep_marginal`, and a sum over the summed units a step.
-    """
-    base, field, pull = pulls
-    lanes = up.shape[1]
-    steps, after = empty(lanes, np.float64), empty(lanes, np.float64)
-    for k in range(path.size - 1):
-        if k % 16 == 0:
-            set_fields(fields, up, weights, bias)
-            steps[:] = path[k]
             sum_out(fields, pull, steps, sums)
-        step = path[k + 1] - path[k]
-        steps[:] = path[k + 1]
-        sum_out(fields, pull, steps, after)
-        for lane in range(lanes):
-            log_w[lane] += after[lane] - sums[lane]
-            sums[lane] = after[lane]
-        for j in range(up.shape[0]):
-            rise = step * (field[j] - base[j])
+        if n_rounds == 0:
+            break
+        parity = (first + t) % 2
+        copy_row(others, steps)
+        if is_walk:
             for lane in range(lanes):
-                log_w[lane] += rise * np.float64(up[j, lane])
+                level[lane] += 1
+                others[lane] = ladder[level[lane]]
+        else:
+            for r in range(n_levels):
+                replica[level[r]] = r
+            for k in range(parity, n_levels - 1, 2):
+                others[replica[k]], others[replica[k + 1]] = ladder[k + 1], ladder[k]
+        sum_out(fields, pull, others, there)
+        gains[:] = 0.0
+        for j in range(up.shape[0]):
+            rise = field[j] - base[j]
+            for lane in range(lanes):
+                gains[lane] += rise * np.float64(up[j, lane])
+        for lane in range(lanes):
+            gains[lane] = (others[lane] - steps[lane]) * gains[lane] + there[lane] - sums[lane]
+        if is_walk:
+            for lane in range(lanes):
+                log_w[lane] += gains[lane]
+        else:
+            for k in range(parity, n_levels - 1, 2):
+                a, b = replica[k], replica[k + 1]
+                draw_bits(swaps, bits)
+                if np.log((np.float64(bits[0]) + 0.5) * 2.0**-32) < gains[a] + gains[b]:
+                    level[a], level[b] = k + 1, k
+                else:
+                    others[a], others[b], there[a], there[b] = steps[a], steps[b], sums[a], sums[b]
+        copy_row(steps, others)
+        copy_row(sums, there)
         sweep_marginal(up, fields, sums, weights, pulls, steps, streams)
+        if not is_walk:
+            for r in range(n_levels):
+                if level[r] == 0 and ends[r] == 2:
+                    ends[r] = 1
+                elif level[r] == n_levels - 1:
+                    trips += ends[r] == 1
+                    ends[r] = 2
+                    for j in range(up.shape[0]):
+                        visited[t, j] = up[j, r]
+    return trips
