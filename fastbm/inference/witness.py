@@ -49,8 +49,10 @@ def examine(model: BoltzmannMachine, found: Inference, beta: float, seed: int, t
     as_bits = found.detail.get("kernel") == "multispin" and goes_as_bits(model)
     each, part = (ATTEMPT_SECONDS, PART_AS_BITS) if as_bits else (attempt_seconds(model), SCOUT_PART)
     seconds = float(found.detail.get("n_updates", 0)) * each
-    compiled = "bits" if as_bits else "ladders" if found.method == "tempering" else ""
-    seen = scout(model, beta, part * seconds, rng.derive(seed, SCOUT), threads, compiled=compiled)
+    seen = scout(
+        model, beta, part * seconds, rng.derive(seed, SCOUT), threads, as_bits=as_bits,
+        in_one_call=found.method == "tempering",  # whose kernel is there already
+    )  # fmt: skip
     facts: dict[str, Any] = {"log_z_bound": seen.bound, "bound_by": seen.bound_by, "round_trips": seen.round_trips}
     reason = _beyond_bounds(model, found, beta, seen)
     sure: bool | None = None if seen.up is None else True

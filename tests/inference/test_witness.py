@@ -148,7 +148,7 @@ def test_a_look_around_as_bits_contradicts_what_is_wrong(units: str) -> None:
         assert told.converged is False
     one, two = (witness.examine(model, found, beta, 1, threads).detail["witness"] for threads in (1, 2))
     assert repr(one) == repr(two)
-    ladders = scout(model, beta, 0.0, 1, 1, compiled="bits")
+    ladders = scout(model, beta, 0.0, 1, 1, as_bits=True)
     means = model.energy_of_bits(ladders.up).reshape(ladders.n_ladders, -1).mean(axis=1)
     assert abs(means.mean() - truth.energy) < 5 * means.std() / math.sqrt(len(means))
     np.testing.assert_allclose(ladders.energies, model.energy_of_bits(ladders.up), rtol=1e-12)

@@ -121,4 +121,5 @@ def survey(
     each = model.n_units * attempt_seconds(model)
     if walk == "marginal":
         each = PAIR_SECONDS * n_pairs(model)
-    return scout(model, beta, SCOUT_PART * n_sweeps * each, rng.derive(seed, purpose), threads, must=must)
+    seconds = SCOUT_PART * n_sweeps * each
+    return scout(model, beta, seconds, rng.derive(seed, purpose), threads, must=must, in_one_call=True)

@@ -92,15 +92,15 @@ def attempt_seconds(model: BoltzmannMachine) -> float:
 
 def scout(
     model: BoltzmannMachine, beta: float, seconds: float, seed: int, threads: int, *, must: bool = False,
-    compiled: str = "",
+    as_bits: bool = False, in_one_call: bool = False,
 ) -> Scout:  # fmt: skip
     """Temper a machine for about `seconds` of one core, by the built-in speeds, and a tenth of a second at least.
 
-    With `must` the fewest rounds are done however long they take. `compiled` tells what kernels are there already, and
-    are taken: those of "bits", which changes what is found, those of "ladders", which does not, or none of these.
+    With `must` the fewest rounds are done however long they take; with `as_bits`, ladders are more, and chains bits.
+    With `in_one_call` many rounds are; it finds the same in less time, by a kernel that may have to be compiled.
     """
-    search = _on_one_side if has_marginal(model) else partial(_in_temperature, in_one_call=compiled == "ladders")
-    search = _as_bits if compiled == "bits" else search
+    search = _on_one_side if has_marginal(model) else partial(_in_temperature, in_one_call=in_one_call)
+    search = _as_bits if as_bits else search
     seconds = max(seconds, LEAST_SECONDS)
     found = search(model, beta, seconds, seed, threads, FEWEST_ROUNDS if must else 0)
     climb_seconds = RELAXATIONS * model.n_units * attempt_seconds(model)
@@ -147,29 +147,24 @@ def _in_temperature(
     at_once = AT_ONCE if in_one_call else 1
     chains = TemperedChains(model, LADDERS, ladder, seed=seed, threads=threads, at_once=at_once)
     chains.sweep(int(BURN_IN * rounds))
-    visited = np.empty((LADDERS, rounds, model.n_units), np.uint8)
+    visited, energies = np.empty((LADDERS, rounds, model.n_units), np.uint8), np.empty((LADDERS, rounds))
     piece = max(1, int(SOON / chains.sweep_seconds)) if in_one_call else 1
     for t in range(0, rounds, piece):
         tell("round of a look around", t, rounds)
         if in_one_call:
-            packed = chains.record(min(piece, rounds - t), 1)["samples/states"].swapaxes(0, 1)
+            samples = chains.record(min(piece, rounds - t), 1)
+            packed = samples["samples/states"].swapaxes(0, 1)
             visited[:, t : t + piece] = np.unpackbits(packed, axis=2, count=model.n_units, bitorder="little")
+            energies[:, t : t + piece] = samples["samples/energy"].T + model.offset
         else:
             chains.sweep(1)
             visited[:, t] = chains.bits()
     if is_even(model, beta):
         mirror(visited)
     up = visited.reshape(-1, model.n_units)
-    energies = model.energy_of_bits(up)
-    return Scout(
-        _sum_of_distinct(up, -beta * energies),
-        "states visited",
-        up,
-        None,
-        None,
-        int(chains.round_trips.sum()),
-        energies,
-    )
+    weighed = energies.ravel() if in_one_call else model.energy_of_bits(up)
+    bound = _sum_of_distinct(up, -beta * weighed)
+    return Scout(bound, "states visited", up, None, None, int(chains.round_trips.sum()), weighed)
 
 
 def _as_bits(model: BoltzmannMachine, beta: float, seconds: float, seed: int, threads: int, least: int) -> Scout:
