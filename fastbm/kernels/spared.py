@@ -1,4 +1,4 @@
-"""What Numba is spared while kernels are compiled: a quarter of what it does in Python, for what kernels do not have.
+"""What Numba is spared while kernels are compiled: a fifth of its time, for what kernels do not have.
 
 What is replaced is put back afterwards, and `fastbm.kernels.jit` holds Numba's lock meanwhile.
 """
