@@ -180,7 +180,9 @@ def path(argument: str, value: Any) -> str:
     """Return the text of a path; others than texts and path objects are refused."""
     text = os.fspath(value) if isinstance(value, os.PathLike) else value
     if not isinstance(text, str):
-        raise TypeError(f"{argument} must be text or a Path; got {value!r} ({type(value).__name__}).")
+        there = getattr(value, "path", None)  # of a run, or of a campaign
+        way = "" if there is None else f" Name where it is: {str(there)!r}."
+        raise TypeError(f"{argument} must be text or a Path; got {value!r} ({type(value).__name__}).{way}")
     return text
 
 

@@ -289,9 +289,13 @@ def resume(
     StorageError
         If there is no such run, it is being written, or it is damaged from its start.
     ValueError
-        If functions that the run measures, or rows that came from a generator, are not given again.
+        If functions that the run measures, or rows that came from a generator, are not given again; or if they are
+        given beside the folder of a campaign.
     """
     if is_campaign(path):
+        single = {"observables": observables, "data": data, "holdout": holdout}
+        if wrong := [name for name, value in single.items() if value is not None]:
+            raise ValueError(f"{wrong[0]} is of a single run; path is the folder of a campaign, {path}. Leave it out.")
         from .._base.late import public  # runs in memory do without
 
         common: dict[str, Any] = {"threads": threads, "max_seconds": max_seconds, "exact": exact, "executor": executor}

@@ -244,7 +244,22 @@ def test_what_goes_with_campaigns_alone_is_refused_of_a_run(tmp_path: Path, caps
     assert call("run", write(tmp_path, tables()), "--overwrite") == 2
     assert call("status", tmp_path) == 2 and "holds no campaign" in capsys.readouterr().err
     assert call("run", write(tmp_path, tables()), "-q", "--max-seconds", "0") == 3
-    assert call("watch", tmp_path / "campaign") == 2 and "folder of a campaign: see" in capsys.readouterr().err
+    for verb in ("watch", "merge", "report"):
+        assert call(verb, tmp_path / "campaign") == 2
+        assert "which is the folder of a campaign. fastbm.open(FOLDER)" in capsys.readouterr().err
+
+
+def test_verbs_of_single_runs_name_those_of_campaigns(whole: bm.Campaign) -> None:
+    text = r"^{} must be the file of a run; got .*, which is the folder of a campaign. .*resume, retry and extend"
+    for verb, argument in ((bm.verify, "path"), (bm.merge, "path"), (bm.extend, "run")):
+        with pytest.raises(bm.StorageError, match=text.format(argument)):
+            verb(whole.path)
+    with pytest.raises(bm.StorageError, match=text.format("run")):
+        bm.extend(whole)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=f"path must be text or a Path; .*Name where it is: {str(whole.path)!r}"):
+        bm.resume(whole)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="data is of a single run; path is the folder of a campaign"):
+        bm.resume(whole.path, data=[[1]])
 
 
 def test_bad_arguments_are_refused(whole: bm.Campaign, tmp_path: Path) -> None:
