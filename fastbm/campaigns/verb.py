@@ -26,7 +26,7 @@ from .campaign import Campaign, open_campaign
 from .generations import read_all
 from .settled import jobs_of, settle
 from .shard import is_finished, path_of
-from .status import opened
+from .status import opened, way_to_begin
 
 MOST_TEXTS = 3  # of shards that could not be done
 PRELOADED = ("fastbm.campaigns.shard",)  # what workers share from before they are forked
@@ -118,7 +118,7 @@ def campaign(
     if stop is None and max_seconds is None:
         max_seconds = plan.base.get("store", {}).get("max_seconds")
     options = _checked(executor, workers, part, threads, max_seconds, exact, progress, stop)
-    settle(folder, plan, exact=exact)
+    settle(folder, plan, way_to_begin, exact=exact)
     return _go_on(folder, options)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -133,6 +135,22 @@ def test_a_cell_that_fails_is_recorded_and_the_others_go_on(
     assert "n_chains must be at least 1" in capsys.readouterr().out
     assert call("retry", out, "-q") == 1 and len(bm.open(out).generations) == 2
     assert bm.open(out).status == found.status.__class__(8, 4, 4, 0, 0, 0, None, bm.open(out).status.core_hours)
+
+
+def test_a_campaign_without_a_result_says_how_to_begin_anew(tmp_path: Path) -> None:
+    said = tables(1, keep="runs", n_shards=1)
+    said["sample"]["n_chains"], out = 0, tmp_path / "out"
+    assert bm.campaign(said, out=out).status.failed == 2
+    said["sample"]["n_chains"] = 8
+    text = f"No cell of it has a result: to begin anew there, remove {out}/generation-*.json and {out}/shards."
+    with pytest.raises(bm.StorageError, match=re.escape(text)):
+        bm.campaign(said, out=out)
+    (out / "generation-0000.json").unlink()
+    shutil.rmtree(out / "shards")
+    assert bm.campaign(said, out=out).status.done == 2
+    said["sample"]["n_chains"] = 9
+    with pytest.raises(bm.StorageError, match="Name another folder"):
+        bm.campaign(said, out=out)
 
 
 def test_failed_cells_are_computed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
