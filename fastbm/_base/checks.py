@@ -9,15 +9,16 @@ import contextlib
 import difflib
 import errno
 import functools
+import inspect
 import math
 import numbers
 import os
 import sys
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from threading import local
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -33,6 +34,8 @@ ELSEWHERE = {
 }
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 LARGEST_COUNT = 2**53  # which floats hold exactly too, and no run comes near
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
 _of_thread = local()  # what it keeps of warnings, where it does
 
 
@@ -131,6 +134,27 @@ def nearest(name: str, valid: Iterable[str]) -> str:
         return f" {hint}"
     close = difflib.get_close_matches(name, valid, n=1, cutoff=0.5)
     return f" Did you mean {close[0]!r}?" if close else ""
+
+
+def no_argument(verb: str, name: str, known: Iterable[str]) -> TypeError:
+    """Return the error for a name that a verb does not take: with the nearest of its own, or all if none is near."""
+    known = list(dict.fromkeys(known))
+    way = nearest(name, known) or f" It takes: {', '.join(known)}."
+    return TypeError(f"{verb} has no argument {name!r}.{way}")
+
+
+def named(verb: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """Let a verb without further options refuse unknown names as those with options do, not in Python's words."""
+    known = tuple(inspect.signature(verb).parameters)
+
+    @functools.wraps(verb)
+    def checked(*args: Arguments.args, **given: Arguments.kwargs) -> Result:
+        for name in given:
+            if name not in known:
+                raise no_argument(verb.__name__, name, known)
+        return verb(*args, **given)
+
+    return checked
 
 
 def no_file(path: str | os.PathLike[str]) -> str:

@@ -33,6 +33,7 @@ PRELOADED = ("fastbm.campaigns.shard",)  # what workers share from before they a
 _PART = re.compile(r"(\d+)/(\d+)")
 
 
+@checks.named
 def campaign(
     tables: Mapping[str, Any] | str | Path,
     *,
@@ -258,6 +259,7 @@ def _ended(folder: Path, left: Left, stop: Stop, part: Any, n_left: int, n_shard
     return found
 
 
+@checks.named
 def open(path: str | Path, *, trust: bool = False) -> Any:
     """Open a run or a campaign, live or finished, for reading; it takes no lock.
 

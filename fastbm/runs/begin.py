@@ -76,7 +76,7 @@ def part(
     """
     for name in options:
         if name not in own and name not in STORAGE:
-            raise TypeError(f"{kind} has no argument {name!r}.{checks.nearest(name, [*arguments, *own, *STORAGE])}")
+            raise checks.no_argument(kind, name, [*arguments, *own, *STORAGE])
     found = {name: value for name, value in options.items() if name in own}
     return found, {name: value for name, value in options.items() if name in STORAGE}
 
@@ -239,6 +239,7 @@ def open(path: str | Path, *, trust: bool = False) -> Run:
     return run_of(store.open_reader(path, trust=trust))
 
 
+@checks.named
 def merge(path: str | Path) -> Run:
     """Merge the parts of a finished run into one HDF5 file, as a run does at its end unless `merge` was False.
 
@@ -251,6 +252,7 @@ def merge(path: str | Path) -> Run:
     return open(path)
 
 
+@checks.named
 def resume(
     path: str | Path,
     *,

@@ -46,6 +46,7 @@ def longer_spec(spec: Mapping[str, Any], more: int) -> dict[str, Any]:
     return longer
 
 
+@checks.named
 def extend(
     run: str | Path | Run,
     *,
