@@ -144,6 +144,8 @@ def _find(names: Names, trust: bool) -> Status:
 
 
 def _parts_and_merged(names: Names, trust: bool) -> tuple[Merged | None, Origin | None]:
+    if is_campaign(names.merged):
+        raise StorageError(of_campaign("path", names.shown))
     names.check_links()
     there, origin = names.has_segments(), None
     with suppress(FileNotFoundError):
@@ -163,8 +165,7 @@ def read_merged(names: Names, *, trust: bool = False) -> Merged:
     """Read what a merged file holds about itself; refuse files that are none, newer or damaged, or lack a seal."""
     path, shown = names.merged, names.shown
     if kind := kind_of(path):
-        if is_campaign(path):
-            raise StorageError(of_campaign("path", shown))
+        kind = "the folder of a campaign" if is_campaign(path) else kind
         raise StorageError(f"{shown} is not a fastbm run (it is {kind}).")
     try:
         with _open_merged(names, trust) as file:

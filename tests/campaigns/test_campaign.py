@@ -276,6 +276,8 @@ def test_verbs_of_single_runs_name_those_of_campaigns(whole: bm.Campaign) -> Non
         bm.extend(whole)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=f"path must be text or a Path; .*Name where it is: {str(whole.path)!r}"):
         bm.resume(whole)  # type: ignore[arg-type]
+    with pytest.raises(bm.StorageError, match=r"\(it is the folder of a campaign\). It is never overwritten"):
+        bm.sample(bm.models.curie_weiss(4), n_sweeps=2, out=whole.path, overwrite=True)
     with pytest.raises(ValueError, match="data is of a single run; path is the folder of a campaign"):
         bm.resume(whole.path, data=[[1]])
 
