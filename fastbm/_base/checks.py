@@ -9,15 +9,16 @@ import contextlib
 import difflib
 import errno
 import functools
+import inspect
 import math
 import numbers
 import os
 import sys
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from threading import local
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -33,6 +34,8 @@ ELSEWHERE = {
 }
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 LARGEST_COUNT = 2**53  # which floats hold exactly too, and no run comes near
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
 _of_thread = local()  # what it keeps of warnings, where it does
 
 
@@ -133,6 +136,27 @@ def nearest(name: str, valid: Iterable[str]) -> str:
     return f" Did you mean {close[0]!r}?" if close else ""
 
 
+def no_argument(verb: str, name: str, known: Iterable[str]) -> TypeError:
+    """Return the error for a name that a verb does not take: with the nearest of its own, or all if none is near."""
+    known = list(dict.fromkeys(known))
+    way = nearest(name, known) or f" It takes: {', '.join(known)}."
+    return TypeError(f"{verb} has no argument {name!r}.{way}")
+
+
+def named(verb: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """Let a verb without further options refuse unknown names as those with options do, not in Python's words."""
+    known = tuple(inspect.signature(verb).parameters)
+
+    @functools.wraps(verb)
+    def checked(*args: Arguments.args, **given: Arguments.kwargs) -> Result:
+        for name in given:
+            if name not in known:
+                raise no_argument(verb.__name__, name, known)
+        return verb(*args, **given)
+
+    return checked
+
+
 def no_file(path: str | os.PathLike[str]) -> str:
     """Return what is wrong with a path at which there is no file."""
     return "is a folder, not a file" if os.path.isdir(path) else "does not exist"
@@ -180,7 +204,9 @@ def path(argument: str, value: Any) -> str:
     """Return the text of a path; others than texts and path objects are refused."""
     text = os.fspath(value) if isinstance(value, os.PathLike) else value
     if not isinstance(text, str):
-        raise TypeError(f"{argument} must be text or a Path; got {value!r} ({type(value).__name__}).")
+        there = getattr(value, "path", None)  # of a run, or of a campaign
+        way = "" if there is None else f" Name where it is: {str(there)!r}."
+        raise TypeError(f"{argument} must be text or a Path; got {value!r} ({type(value).__name__}).{way}")
     return text
 
 

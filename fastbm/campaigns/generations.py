@@ -182,23 +182,14 @@ def _named(temporary: Path, path: Path) -> bool:
     return True
 
 
-def check_same(folder: Path, known: Sequence[Generation], new: Generation) -> None:
-    """Refuse to go on with a campaign under other tables, naming the keys; those of a grid may become more.
-
-    Raises
-    ------
-    StorageError
-    """
+def other_settings(known: Sequence[Generation], new: Generation) -> str:
+    """Return which keys of new tables differ from a campaign's, as text; those of a grid may become more."""
     last = [one for one in known if one.why == GRID][-1]
     free = {key for one in (last, new) for key in grid_keys(one)}
     here, there = (_without({**one.base, "keep": one.keep, "seed": _seed(one)}, free) for one in (new, last))
-    if found := differences(json.loads(canonical_json(here)), json.loads(canonical_json(there))):
-        more = f"; and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
-        text = "; ".join(found[:MOST_NAMED]).replace("in the file", "there") + more
-        raise StorageError(
-            f"{folder} is a campaign with other settings: {text}. Only values in [grid] can be added. Name another "
-            "folder: campaign.out."
-        )
+    found = differences(json.loads(canonical_json(here)), json.loads(canonical_json(there)))
+    more = f"; and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
+    return "; ".join(found[:MOST_NAMED]).replace("in the file", "there") + more
 
 
 def check_versions(folder: Path, first: Generation) -> None:

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from .._base.checks import StorageError
 from . import generations, grid
-from .generations import GRID, Generation, add, check_same, check_versions, cut, numbered, read_all
+from .generations import GRID, Generation, add, check_versions, cut, numbered, other_settings, read_all
 from .shard import ShardJob, entry_of, path_of, spec_of
 
 Entry = dict[str, Any]  # what the spec of a shard says of a cell
 STORED = ("commit_seconds", "commit_bytes", "compression")  # of [store], for the shards too
 
 
-def settle(folder: Path, plan: grid.Plan, *, exact: bool = True) -> None:
-    """Write down the cells of a grid that the campaign in a folder does not have yet, and how they are cut."""
+def settle(
+    folder: Path, plan: grid.Plan, way_out: Callable[[Path, Sequence[Generation]], str], *, exact: bool = True
+) -> None:
+    """Write down the cells of a grid that the campaign in a folder does not have yet, and how they are cut.
+
+    `way_out` says what to do where the tables are not that campaign's.
+    """
     while True:
         known = read_all(folder)
         new = generations.first_generation(plan)
         if known:
-            check_same(folder, known, new)
+            if text := other_settings(known, new):
+                raise StorageError(f"{folder} is a campaign with other settings: {text}. {way_out(folder, known)}")
             if exact:
                 check_versions(folder, known[0])
         ids = plan.cells.ids

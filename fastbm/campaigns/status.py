@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -211,6 +212,17 @@ def status(folder: Path, generations: Sequence[Generation]) -> Status:
         n_rows = len(last)
     hours, names = seconds / 3600.0, tuple(path.name for path in damaged)
     return Status(n_cells, n_rows - n_failed, n_failed, waiting, running, stalled, left, hours, names)
+
+
+def way_to_begin(folder: Path, known: Sequence[Generation]) -> str:
+    """Return where tables can be run that are not those of the campaign in a folder."""
+    with suppress(StorageError):  # which is told where the campaign is looked at
+        stands = status(folder, known)
+        kept = stands.done or stands.running or stands.damaged or any((folder / "cells").glob("*"))
+        if stands.failed and not kept:
+            settled = f"{folder}/generation-*.json and {folder}/shards"
+            return f"No cell of it has a result: to begin anew there, remove {settled}."
+    return "Only values in [grid] can be added. Name another folder: campaign.out."
 
 
 def _is_alive(reader: Reader) -> bool:

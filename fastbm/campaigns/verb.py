@@ -26,13 +26,14 @@ from .campaign import Campaign, open_campaign
 from .generations import read_all
 from .settled import jobs_of, settle
 from .shard import is_finished, path_of
-from .status import opened
+from .status import opened, way_to_begin
 
 MOST_TEXTS = 3  # of shards that could not be done
 PRELOADED = ("fastbm.campaigns.shard",)  # what workers share from before they are forked
 _PART = re.compile(r"(\d+)/(\d+)")
 
 
+@checks.named
 def campaign(
     tables: Mapping[str, Any] | str | Path,
     *,
@@ -118,7 +119,7 @@ def campaign(
     if stop is None and max_seconds is None:
         max_seconds = plan.base.get("store", {}).get("max_seconds")
     options = _checked(executor, workers, part, threads, max_seconds, exact, progress, stop)
-    settle(folder, plan, exact=exact)
+    settle(folder, plan, way_to_begin, exact=exact)
     return _go_on(folder, options)
 
 
@@ -258,6 +259,7 @@ def _ended(folder: Path, left: Left, stop: Stop, part: Any, n_left: int, n_shard
     return found
 
 
+@checks.named
 def open(path: str | Path, *, trust: bool = False) -> Any:
     """Open a run or a campaign, live or finished, for reading; it takes no lock.
 

@@ -1,6 +1,7 @@
 """Whether to believe a Monte Carlo average: autocorrelation, effective samples, R-hat, error bars, reweighting.
 
-Arrays are (n_samples, n_chains); several quantities at once are (n_samples, n_chains, ...).
+Arrays are (n_samples, n_chains); several quantities at once are (n_samples, n_chains, ...). Axes of xarray's that are
+called "draw" and "chain" are taken by these names, in whatever order they stand.
 """
 
 from __future__ import annotations

@@ -13,15 +13,28 @@ import numpy as np
 from .._base import checks
 from .._base.arrays import near_one
 
+AXES = "draw", "chain"  # as ArviZ names them, which has chains first
 WINDOW = 5.0  # Sokal's c: the window is the first lag beyond c tau_int
 MANY_CHAINS = 8  # from so many chains on, the spread of their means is an error bar of its own
 AGRESTI_COULL = 2.0  # samples of either kind more than were drawn; 1 in Laplace's rule
 SHORT = 1 << 16  # numbers of series that are looked at all at once: a call takes longer than its work
 
 
+def by_names(values: Any) -> Any:
+    """Return `values` with axes that are called "draw" and "chain", as those of xarray may be, where they belong."""
+    dims = getattr(values, "dims", None)
+    if not isinstance(dims, tuple):
+        return values
+    if {*AXES} <= {*dims}:
+        return values.transpose(*AXES, ...)
+    if any(name in dims and dims.index(name) != k for k, name in enumerate(AXES)):
+        raise ValueError(f'values must have axes ("draw", "chain", ...); got {dims}. Rename them or transpose.')
+    return values
+
+
 def shaped(values: Any) -> np.ndarray:
     """Return `values` as float64, their shape checked."""
-    array = np.asarray(checks.real_array("values", values), np.float64)
+    array = np.asarray(checks.real_array("values", by_names(values)), np.float64)
     if array.ndim < 2 or array.shape[0] < 1 or array.shape[1] < 1:
         raise ValueError(f"values must have shape (n_samples, n_chains, ...) and not be empty; got {array.shape}.")
     return array

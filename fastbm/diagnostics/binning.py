@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from .._base import checks
-from .autocorrelation import MANY_CHAINS, tau_int, tau_of_mean
+from .autocorrelation import MANY_CHAINS, by_names, tau_int, tau_of_mean
 from .ranks import split_ratio
 
 N_BINS = 256
@@ -59,7 +59,7 @@ class Binned:
 
     def add(self, values: Any) -> None:
         """Add samples, (n_samples, n_chains, ...), in the order in which they were taken."""
-        array = np.asarray(checks.real_array("values", values), np.float64)
+        array = np.asarray(checks.real_array("values", by_names(values)), np.float64)
         if array.shape[1:] != self.shape:
             wanted = ("n_samples", *self.shape)
             raise ValueError(f"values must have shape ({', '.join(map(str, wanted))}); got {array.shape}.")

@@ -68,7 +68,8 @@ def write_page(out: Path, place: Path | None, *, trust: bool = False) -> tuple[P
     target = refuse_foreign(path, "page", marked(GENERATOR.encode()))
     whole = True
     try:
-        text = page(open_reader(out, trust=trust))
+        (reader := open_reader(out, trust=trust)).verify_parts()
+        text = page(reader)
     except StorageError:
         reader = open_reader(out, cut=True, trust=trust)
         if not reader.damage:

@@ -196,11 +196,12 @@ def _show_finished(run: Run, out: Path, seconds: float) -> None:
 def show(out: Path, *, trust: bool = False) -> bool:
     """Print how a run stands, its summary, and its table where it has one; return whether it is whole.
 
-    Of a damaged run what is whole is shown.
+    Of a damaged run what is whole is shown. Parts are checked also where no rows are read, as of a burn-in.
     """
     console = Console(highlight=False)
     try:
-        _show(console, open_reader(out, trust=trust))
+        (reader := open_reader(out, trust=trust)).verify_parts()
+        _show(console, reader)
     except StorageError:
         if not (whole := open_reader(out, cut=True, trust=trust)).damage:
             raise

@@ -76,7 +76,7 @@ def part(
     """
     for name in options:
         if name not in own and name not in STORAGE:
-            raise TypeError(f"{kind} has no argument {name!r}.{checks.nearest(name, [*arguments, *own, *STORAGE])}")
+            raise checks.no_argument(kind, name, [*arguments, *own, *STORAGE])
     found = {name: value for name, value in options.items() if name in own}
     return found, {name: value for name, value in options.items() if name in STORAGE}
 
@@ -239,6 +239,7 @@ def open(path: str | Path, *, trust: bool = False) -> Run:
     return run_of(store.open_reader(path, trust=trust))
 
 
+@checks.named
 def merge(path: str | Path) -> Run:
     """Merge the parts of a finished run into one HDF5 file, as a run does at its end unless `merge` was False.
 
@@ -251,6 +252,7 @@ def merge(path: str | Path) -> Run:
     return open(path)
 
 
+@checks.named
 def resume(
     path: str | Path,
     *,
@@ -289,9 +291,13 @@ def resume(
     StorageError
         If there is no such run, it is being written, or it is damaged from its start.
     ValueError
-        If functions that the run measures, or rows that came from a generator, are not given again.
+        If functions that the run measures, or rows that came from a generator, are not given again; or if they are
+        given beside the folder of a campaign.
     """
     if is_campaign(path):
+        single = {"observables": observables, "data": data, "holdout": holdout}
+        if wrong := [name for name, value in single.items() if value is not None]:
+            raise ValueError(f"{wrong[0]} is of a single run; path is the folder of a campaign, {path}. Leave it out.")
         from .._base.late import public  # runs in memory do without
 
         common: dict[str, Any] = {"threads": threads, "max_seconds": max_seconds, "exact": exact, "executor": executor}

@@ -13,6 +13,7 @@ from .. import store
 from .._base import checks, threads as threads_module
 from ..sampling.observables import Function
 from ..store import Extension
+from ..store.names import is_campaign, of_campaign
 from .bar import check_progress
 from .begin import _go, _stop
 from .loop import Progress, Task
@@ -45,6 +46,7 @@ def longer_spec(spec: Mapping[str, Any], more: int) -> dict[str, Any]:
     return longer
 
 
+@checks.named
 def extend(
     run: str | Path | Run,
     *,
@@ -97,6 +99,9 @@ def extend(
     >>> bm.extend(run, n_sweeps=50).states.shape
     (150, 16, 8)
     """
+    place: Any = getattr(run, "path", run)  # of a campaign too, which is no Run
+    if isinstance(place, (str, os.PathLike)) and is_campaign(place):
+        raise checks.StorageError(of_campaign("run", place))
     if not isinstance(run, (str, os.PathLike, Run)):
         raise TypeError(f"run must be a path or a Run; got {run!r} ({type(run).__name__}).")
     given = {name: rows for name, rows in (("rows", data), ("holdout", holdout)) if rows is not None}

@@ -17,7 +17,7 @@ from .chain import Origin, parse_settings, read_origin, way_out_of_lost_parts
 from .checked import MergedFile
 from .holder import is_live, read_holder, silent_for
 from .image import MARKED, SIGNATURE, Damaged, Foreign, check_hash
-from .names import Names, is_campaign
+from .names import Names, is_campaign, of_campaign
 from .schema import FORMAT, INPUTS, META, SPEC, STATE, Arrays, check_major
 
 NAMELESS_SECONDS = 5.0  # that a writer may take to say in its lock who it is
@@ -144,6 +144,8 @@ def _find(names: Names, trust: bool) -> Status:
 
 
 def _parts_and_merged(names: Names, trust: bool) -> tuple[Merged | None, Origin | None]:
+    if is_campaign(names.merged):
+        raise StorageError(of_campaign("path", names.shown))
     names.check_links()
     there, origin = names.has_segments(), None
     with suppress(FileNotFoundError):
@@ -163,7 +165,7 @@ def read_merged(names: Names, *, trust: bool = False) -> Merged:
     """Read what a merged file holds about itself; refuse files that are none, newer or damaged, or lack a seal."""
     path, shown = names.merged, names.shown
     if kind := kind_of(path):
-        kind = "the folder of a campaign: see fastbm status, show, table and plot" if is_campaign(path) else kind
+        kind = "the folder of a campaign" if is_campaign(path) else kind
         raise StorageError(f"{shown} is not a fastbm run (it is {kind}).")
     try:
         with _open_merged(names, trust) as file:

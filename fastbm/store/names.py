@@ -148,6 +148,15 @@ def is_campaign(path: str | os.PathLike[str]) -> bool:
     return os.path.isfile(os.path.join(os.path.expanduser(checks.path("path", path)), GENERATION.format(0)))
 
 
+def of_campaign(argument: str, path: str | os.PathLike[str]) -> str:
+    """Return what is wrong with the folder of a campaign where the file of a run is expected, and what takes it."""
+    return (
+        f"{argument} must be the file of a run; got {path}, which is the folder of a campaign. fastbm.open(FOLDER) "
+        "reads it and has resume, retry and extend; on the command line fastbm status, show, table, plot, verify, "
+        "resume, retry and extend take it."
+    )
+
+
 def unfinished(path: Path) -> Path:
     """Return a name, which nobody can guess, for a file while it is written."""
     return path.with_name(f"{path.name}.{secrets.token_hex(8)}{TEMPORARY}")

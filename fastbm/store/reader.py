@@ -157,6 +157,10 @@ class Reader:
         """Check every byte of the run; raise StorageError at the first damage."""
         if self._merged is not None:
             self._merged.check()
+        self.verify_parts()
+
+    def verify_parts(self) -> None:
+        """Check every byte that is not merged, also where no rows are; raise StorageError at the first damage."""
         if self._parts is not None:
             self._retrying(self._check_parts)
 

@@ -16,6 +16,7 @@ from typing import Any
 import h5py
 import numpy as np
 
+from .._base import checks
 from .._base.checks import DamagedRun, StorageError
 from .._base.hdf5 import NONSENSE
 from .._base.streams import Stream
@@ -78,6 +79,7 @@ class _Findings:
     problems: list[str] = field(default_factory=list)
 
 
+@checks.named
 def verify(path: str | os.PathLike[str]) -> Verification:
     """Verify trailers, checksums, the chain, counts, and that HDF5 reads every row.
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -135,6 +137,22 @@ def test_a_cell_that_fails_is_recorded_and_the_others_go_on(
     assert bm.open(out).status == found.status.__class__(8, 4, 4, 0, 0, 0, None, bm.open(out).status.core_hours)
 
 
+def test_a_campaign_without_a_result_says_how_to_begin_anew(tmp_path: Path) -> None:
+    said = tables(1, keep="runs", n_shards=1)
+    said["sample"]["n_chains"], out = 0, tmp_path / "out"
+    assert bm.campaign(said, out=out).status.failed == 2
+    said["sample"]["n_chains"] = 8
+    text = f"No cell of it has a result: to begin anew there, remove {out}/generation-*.json and {out}/shards."
+    with pytest.raises(bm.StorageError, match=re.escape(text)):
+        bm.campaign(said, out=out)
+    (out / "generation-0000.json").unlink()
+    shutil.rmtree(out / "shards")
+    assert bm.campaign(said, out=out).status.done == 2
+    said["sample"]["n_chains"] = 9
+    with pytest.raises(bm.StorageError, match="Name another folder"):
+        bm.campaign(said, out=out)
+
+
 def test_failed_cells_are_computed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def raises() -> None:
         raise MemoryError("Unable to allocate 3 TB")
@@ -244,7 +262,24 @@ def test_what_goes_with_campaigns_alone_is_refused_of_a_run(tmp_path: Path, caps
     assert call("run", write(tmp_path, tables()), "--overwrite") == 2
     assert call("status", tmp_path) == 2 and "holds no campaign" in capsys.readouterr().err
     assert call("run", write(tmp_path, tables()), "-q", "--max-seconds", "0") == 3
-    assert call("watch", tmp_path / "campaign") == 2 and "folder of a campaign: see" in capsys.readouterr().err
+    for verb in ("watch", "merge", "report"):
+        assert call(verb, tmp_path / "campaign") == 2
+        assert "which is the folder of a campaign. fastbm.open(FOLDER)" in capsys.readouterr().err
+
+
+def test_verbs_of_single_runs_name_those_of_campaigns(whole: bm.Campaign) -> None:
+    text = r"^{} must be the file of a run; got .*, which is the folder of a campaign. .*resume, retry and extend"
+    for verb, argument in ((bm.verify, "path"), (bm.merge, "path"), (bm.extend, "run")):
+        with pytest.raises(bm.StorageError, match=text.format(argument)):
+            verb(whole.path)
+    with pytest.raises(bm.StorageError, match=text.format("run")):
+        bm.extend(whole)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=f"path must be text or a Path; .*Name where it is: {str(whole.path)!r}"):
+        bm.resume(whole)  # type: ignore[arg-type]
+    with pytest.raises(bm.StorageError, match=r"\(it is the folder of a campaign\). It is never overwritten"):
+        bm.sample(bm.models.curie_weiss(4), n_sweeps=2, out=whole.path, overwrite=True)
+    with pytest.raises(ValueError, match="data is of a single run; path is the folder of a campaign"):
+        bm.resume(whole.path, data=[[1]])
 
 
 def test_bad_arguments_are_refused(whole: bm.Campaign, tmp_path: Path) -> None:

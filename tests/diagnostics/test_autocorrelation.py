@@ -176,3 +176,19 @@ def test_values_of_which_a_part_would_be_lost_are_refused(values: object, match:
             take(values)
     with pytest.raises((TypeError, ValueError), match=match):
         diagnostics.jackknife(np.mean, values)
+
+
+def test_axes_with_names_are_taken_by_them() -> None:
+    xarray = pytest.importorskip("xarray")
+    values = autoregressive(0.5, 60, 9).reshape(60, 3, 3)  # of three quantities, which are no chains
+    turned = xarray.DataArray(values, dims=("draw", "chain", "unit")).transpose("unit", "chain", "draw")
+    for take in (diagnostics.tau_int, diagnostics.r_hat, diagnostics.ess_bulk, diagnostics.standard_error):
+        assert np.array_equal(take(turned), take(values))
+    added, known = diagnostics.Binned((3, 3)), diagnostics.Binned((3, 3))
+    added.add(turned)
+    known.add(values)
+    assert np.array_equal(added.mean, known.mean)
+    by_place = xarray.DataArray(values[:, :, 0])
+    assert diagnostics.ess(by_place) == diagnostics.ess(values[:, :, 0])
+    with pytest.raises(ValueError, match=r"values must have axes .*; got \('chain', 'time'\)"):
+        diagnostics.ess(by_place.rename(dim_0="chain", dim_1="time"))

@@ -72,6 +72,18 @@ def test_what_is_whole_of_a_damaged_run(tmp_path, capsys):
     assert call("merge", "run.h5") == 2
 
 
+@pytest.mark.parametrize("burn_in", [10**9, 200], ids=["no samples", "samples behind it"])
+def test_damage_of_a_burn_in_which_has_no_rows(burn_in, tmp_path, capsys):
+    path = tmp_path / "run.h5"
+    begun(lambda out, **options: gibbs(out, burn_in=burn_in, **options), path, 4)
+    (parts_of(path) / "lock").write_text("")
+    assert ("samples 0 of" in shown(capsys)[0]) == (burn_in == 10**9)
+    flip(parts_of(path) / "seg-00000002.h5")
+    out, err = shown(capsys, code=1)
+    assert "seg-00000002.h5 is damaged: sha256 differs. Blocks 0-" in out and "this is what is whole" in err
+    assert call("report", "run.h5") == 1
+
+
 def test_a_damaged_merged_run_shows_nothing(tmp_path, capsys):
     gibbs(tmp_path / "run.h5")
     flip(tmp_path / "run.h5")

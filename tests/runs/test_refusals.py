@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,20 @@ def test_runs_that_are_not_there_are_named(verb: Callable[[Path], bm.Run], tmp_p
     MODEL.save(tmp_path / "model.h5")
     with pytest.raises(bm.StorageError, match=r"model\.h5"):
         verb(tmp_path / "model.h5")
+
+
+@pytest.mark.parametrize(
+    ("verb", "name", "way"),
+    [
+        (bm.extend, "n_sweps", "Did you mean 'n_sweeps'?"),
+        (bm.campaign, "worker", "Did you mean 'workers'?"),
+        (bm.resume, "thread", "Did you mean 'threads'?"),
+        (bm.open, "q", "It takes: path, trust."),
+    ],
+)
+def test_names_that_a_verb_does_not_take(verb, name, way):
+    with pytest.raises(TypeError, match=re.escape(f"{verb.__name__} has no argument {name!r}. {way}")):
+        verb("run.h5", **{name: 1})
 
 
 @pytest.mark.parametrize(
