@@ -158,9 +158,9 @@ def _unheard(*about: Any, **more: Any) -> Any:
     return _NOTHING
 
 
-def _untimed(*about: Any) -> Any:
+def _untimed(*about: Any, **more: Any) -> Any:
     """Time nothing that is compiled for a kernel, but what another thread will compile, which comes here to wait."""
-    return _NOTHING if global_compiler_lock.is_locked() else _install_timer(*about)
+    return _NOTHING if global_compiler_lock.is_locked() else _install_timer(*about, **more)
 
 
 _NOTHING, _install_timer = nullcontext(), event.install_timer
