@@ -7,8 +7,7 @@ compiled anew in every process, after one warning.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -279,22 +278,17 @@ def _entry(library: Any, about: Any, environment: Any) -> Any:
     return _dynfunc.make_function(about.lookup_module(), about.qualname, "", 0, environment, (library,))
 
 
-@contextmanager
-def _parts_as_code(target: Any) -> Iterator[None]:
-    """Leave all parts of a kernel as code, Numba's own functions among them; the compiler's lock is held."""
+def _with_parts_as_code(target: Any, compile_anew: Callable[..., Any], *args: Any) -> Any:
+    """Compile, and leave all parts of a kernel as code, Numba's own functions among them; the lock is held."""
     codegen = target.codegen()
     if "get_executable" in vars(target):
-        yield
-        return
-    codegen.create_library = lambda name, **options: _as_code(
-        _tidied(_Codegen.create_library(codegen, name, **options))
-    )
-    target.get_executable = _entry
-    try:
-        with spared():
-            yield
-    finally:
-        del codegen.create_library, target.get_executable
+        return compile_anew(*args)
+
+    def create_library(name: str, **options: Any) -> Any:
+        return _as_code(_tidied(_Codegen.create_library(codegen, name, **options)))
+
+    replaced = (codegen, "create_library", create_library), (target, "get_executable", _entry)
+    return spared(compile_anew, replaced, *args)
 
 
 def _compile_part(
@@ -302,8 +296,7 @@ def _compile_part(
 ) -> Any:
     """Compile what kernels are compiled with, or take it from what Python calls."""
     if (found := compiled.get(tuple(args))) is None:
-        with _parts_as_code(target):
-            found = compile_anew(args, return_type)
+        found = _with_parts_as_code(target, compile_anew, args, return_type)
         found.library.is_apart = apart
         return found
     found.library.is_apart = apart
@@ -323,8 +316,7 @@ def _compile_kernel(
 ) -> Any:
     """Compile what Python calls: of a part that is there already only the call, for which `calling` is the target."""
     if (found := part.overloads.get(tuple(args))) is None:
-        with _parts_as_code(target):
-            found = compile_anew(args, return_type)
+        found = _with_parts_as_code(target, compile_anew, args, return_type)
         library = found.library
         compiled[tuple(args)] = found
     else:

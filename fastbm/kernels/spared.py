@@ -5,31 +5,39 @@ What is replaced is put back afterwards, and `fastbm.kernels.jit` holds Numba's 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from functools import cache
+from itertools import chain, starmap
 from typing import Any
 
 from numba import version_info
 from numba.core import base, errors, event, imputils, ir, lowering, postproc, transforms, typeinfer, types
+from numba.core.compiler_lock import global_compiler_lock
 from numba.core.runtime.context import NRTContext
 from numba.core.targetconfig import ConfigStack
 from numba.core.typing import signature
 
-IS_KNOWN = version_info.short <= (0, 68)  # whether this Numba is one whose code was read; later ones do all of theirs
+IS_KNOWN = version_info.short <= (0, 68)  # whether this Numba has been read; of others less is replaced
 
 
-@contextmanager
-def spared() -> Iterator[None]:
-    """Have Numba do less for what is compiled meanwhile."""
-    usual = [(owner, name, getattr(owner, name)) for owner, name, _ in _REPLACED]
-    for owner, name, replaced in _REPLACED:
-        setattr(owner, name, replaced)
+def spared(compile_anew: Callable[..., Any], targets: tuple[tuple[Any, str, Any], ...], *args: Any) -> Any:
+    """Return what `compile_anew(*args)` does while Numba does less, and while `targets` have what is named there.
+
+    These are owners, instances that have none of that name themselves, names, and what stands there meanwhile.
+
+    An interrupt comes after a call, never within one that runs no Python: all is put back in one call, the first of its
+    block.
+    """
+    back = starmap(setattr, [(owner, name, getattr(owner, name)) for owner, name, _ in _REPLACED])
+    bare = starmap(dict.pop, [(vars(owner), name, None) for owner, name, _ in targets])
+    both = chain(back, bare)
     try:
-        yield
+        deque(starmap(setattr, _REPLACED + targets), maxlen=0)
+        return compile_anew(*args)
     finally:
-        for owner, name, before in usual:
-            setattr(owner, name, before)
+        deque(both, maxlen=0)
 
 
 _FOUND: dict[Any, tuple[Any, Any]] = {}  # signature and key of the code, by function, types and settings
@@ -150,7 +158,12 @@ def _unheard(*about: Any, **more: Any) -> Any:
     return _NOTHING
 
 
-_NOTHING = nullcontext()
+def _untimed(*about: Any, **more: Any) -> Any:
+    """Time nothing that is compiled for a kernel, but what another thread will compile, which comes here to wait."""
+    return _NOTHING if global_compiler_lock.is_locked() else _install_timer(*about, **more)
+
+
+_NOTHING, _install_timer = nullcontext(), event.install_timer
 # an owner, the name of what it has, and what stands there meanwhile
 _REPLACED: tuple[tuple[Any, str, Any], ...] = (
     (types.BaseFunction, "get_call_type", _resolve_once),
@@ -162,7 +175,7 @@ if IS_KNOWN:
         (typeinfer, "new_error_context", _unheard),
         (lowering, "new_error_context", _unheard),
         (errors.WarningsFixer, "catch_warnings", _unheard),
-        (event, "install_timer", _unheard),
+        (event, "install_timer", _untimed),
         (typeinfer.ConstraintNetwork, "propagate", _propagate_anew),
         (base, "_has_loc", cache(base._has_loc)),
     )

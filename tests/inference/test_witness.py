@@ -234,6 +234,18 @@ def test_a_look_at_an_even_machine_sees_both_of_its_mirrored_valleys(layered: bo
     assert np.abs(found.ladders().mean(axis=(1, 2)) - 0.5).max() < 0.1
 
 
+@pytest.mark.parametrize("beta", [0.0, 0.5])
+@pytest.mark.parametrize("units", UNITS)
+@pytest.mark.parametrize("bias", [0.0, 0.7])
+def test_a_look_around_in_one_call_finds_what_one_round_by_round_does(units: str, bias: float, beta: float) -> None:
+    model = bm.BoltzmannMachine(np.ones((5, 5)) - np.eye(5), np.full(5, bias), offset=2.0).to_units(units)
+    one, two = (scout(model, beta, 0.0, 1, 1, must=True, in_one_call=in_one_call) for in_one_call in (False, True))
+    np.testing.assert_array_equal(two.up, one.up)
+    np.testing.assert_allclose(two.energies, one.energies, rtol=1e-12)
+    np.testing.assert_allclose(two.energies, model.energy_of_bits(two.up), rtol=1e-12)
+    np.testing.assert_allclose(two.bound, one.bound, rtol=1e-12)
+
+
 @pytest.mark.parametrize("method", ["ais", "reverse-ais"])
 def test_states_that_a_base_is_from_do_not_stand_witness_to_it(
     method: str, hidden_valley: bm.BoltzmannMachine, monkeypatch: pytest.MonkeyPatch

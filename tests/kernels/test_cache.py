@@ -10,12 +10,17 @@ import pickle
 import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
+from types import SimpleNamespace
 
+import numba
 import pytest
+from numba.core import event
 from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler_lock import global_compiler_lock
 
-from fastbm.kernels import cache, jit
+from fastbm.kernels import cache, jit, spared
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = """
@@ -258,6 +263,60 @@ def test_an_interrupt_while_machine_code_is_made_is_one(monkeypatch: pytest.Monk
         with pytest.raises(KeyboardInterrupt):
             double(3)
     assert double(3) == 6
+
+
+class Stubborn:
+    """Is interrupted while an attribute is set."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("owner", [Stubborn(), SimpleNamespace()])
+def test_an_interrupt_leaves_numba_as_it_was(owner: object) -> None:
+    usual = [getattr(of, name) for of, name, _ in spared._REPLACED]
+
+    def compile_anew() -> None:
+        assert all(getattr(of, name) is not was for (of, name, _), was in zip(spared._REPLACED, usual, strict=True))
+        assert owner.own
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        spared.spared(compile_anew, ((owner, "own", 1),))
+    assert [getattr(of, name) for of, name, _ in spared._REPLACED] == usual
+    assert not vars(owner)
+
+
+def test_a_thread_that_waits_for_a_kernel_is_told_how_long_its_function_takes_to_compile() -> None:
+    waits = threading.Event()
+    plain = numba.njit(lambda x: x + 1)
+    numba.njit(lambda x: x - 1)(1)  # Numba makes itself ready under its lock
+
+    def compile_anew() -> None:
+        thread.start()
+        waits.wait(20.0)
+
+    def compile_plain() -> None:
+        with event.install_listener("numba:compiler_lock", Told(waits)):
+            plain(1)
+
+    thread = threading.Thread(target=compile_plain)
+    with global_compiler_lock:
+        spared.spared(compile_anew, ())
+    thread.join()
+    assert set(plain.get_metadata(plain.signatures[0])["timers"]) == {"compiler_lock", "llvm_lock"}
+
+
+class Told(event.Listener):
+    """Sets what waits when it is told of a start."""
+
+    def __init__(self, waits: threading.Event) -> None:
+        self.waits = waits
+
+    def on_start(self, event: object) -> None:
+        self.waits.set()
+
+    def on_end(self, event: object) -> None: ...
 
 
 def interrupt(library: object, value: bool) -> None:

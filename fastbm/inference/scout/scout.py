@@ -159,10 +159,13 @@ def _in_temperature(
         else:
             chains.sweep(1)
             visited[:, t] = chains.bits()
-    if is_even(model, beta):
+    is_mirrored = is_even(model, beta)
+    if is_mirrored:
         mirror(visited)
     up = visited.reshape(-1, model.n_units)
-    weighed = energies.ravel() if in_one_call else model.energy_of_bits(up)
+    # at beta = 0 a mirror is as probable whatever its energy is
+    is_known = in_one_call and (not is_mirrored or is_even(model, 1.0))
+    weighed = energies.ravel() if is_known else model.energy_of_bits(up)
     bound = _sum_of_distinct(up, -beta * weighed)
     return Scout(bound, "states visited", up, None, None, int(chains.round_trips.sum()), weighed)
 
