@@ -12,6 +12,7 @@ import pytest
 import fastbm as bm
 from fastbm.inference import counted, witness
 from fastbm.inference.ais import job as annealed_job, path
+from fastbm.inference.ais.weights import Average
 from fastbm.inference.auto import Settled
 from fastbm.inference.exact import sums
 from fastbm.inference.exact.method import Exact
@@ -244,6 +245,14 @@ def test_a_look_around_in_one_call_finds_what_one_round_by_round_does(units: str
     np.testing.assert_allclose(two.energies, one.energies, rtol=1e-12)
     np.testing.assert_allclose(two.energies, model.energy_of_bits(two.up), rtol=1e-12)
     np.testing.assert_allclose(two.bound, one.bound, rtol=1e-12)
+
+
+@pytest.mark.parametrize(("bound", "is_told"), [(9.0, True), (9.9, False)])
+def test_walks_back_say_nothing_where_a_certain_bound_is_above_them(bound: float, is_told: bool) -> None:
+    up, down = (Average(log_mean, 0.05, 16.0, np.full(16, 1 / 16), {"delta": 0.05}) for log_mean in (9.9, -9.0))
+    found = bm.Inference("tempering", log_z=10.0, log_z_error=0.05)
+    reason, _, _ = witness._compared(bm.models.ising((2, 2)), found, Scout(bound, "states visited"), up, down)
+    assert ("nats less" in reason) == is_told
 
 
 @pytest.mark.parametrize("method", ["ais", "reverse-ais"])
