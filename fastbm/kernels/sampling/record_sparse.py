@@ -8,20 +8,20 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import empty, zeros
+from ..arrays import empty
 from ..bit_vectors import pack_octets, store_half
 from ..bits import pack_units
 from ..energy import PACKED, energies_packed, fill_energies_sparse
-from ..jit import apart_borrowing, kernel
+from ..jit import apart_borrowing, borrowing, kernel
 from ..squares import LANES, pick_rows, turn_squares, write_octets, write_rows
 from ..unlike import sum_unlike
 from ..vectors import TILED
 from ..words import QUAD, SHORT, SIDE
-from .few import advance_sparse_few, room_for_sparse
+from .few import advance_sparse_few
 from .field_energies import octet_of_units
 from .levels import collect_bits, sweep_levels
 from .record_words import write_samples
-from .sparse import room_of_lanes, sweep_sparse, sweep_sparse_within
+from .sparse import sweep_sparse, sweep_sparse_within
 
 
 def room_of_samples(n_groups: int, n_bits: int, n_units: int, of_sums: Any) -> tuple[Any, ...]:
@@ -41,7 +41,7 @@ def rows_of_samples(n_samples: int, n_chains: int, n_units: int) -> np.ndarray:
     return np.empty((n_samples, n_chains, -(-n_units // SIDE) * QUAD), np.uint32)
 
 
-@kernel
+@borrowing
 def _write_samples(room, group, chains, places, edges, machine, rows, energies):
     """Write samples of chains, from one to before another, and their energies.
 
@@ -70,20 +70,20 @@ def _write_samples(room, group, chains, places, edges, machine, rows, energies):
                 energies[t, c] = own[t]
 
 
-@kernel
-def record_few(up, chains, visits, hold, places, energy, room, rows, energies):
+@borrowing
+def record_few(up, chains, visits, hold, places, energy, rooms, rows, energies):
     """Take samples of few chains.
 
     Mutates `rows` (n_samples, n_chains, words) uint32, `energies` (n_samples, n_chains), the streams and `up`, which is
     (bits, the same as a row of bytes); returns the number of flips. `chains` is (edges, start, scale, streams), with
     edges (indptr, indices, rises) in fours, and `visits` (sites, thin), the kernels' arguments as `hold` is, `sites`
-    being one row for all sweeps or one for each. `places` and `room` are as for `_write_samples`, and so is `energy`,
-    (edges, machine): of the two one is None, and the other (graph, bias, units), with the user's `graph` (indptr,
-    indices, weights) and `bias`; `units` is (lo, span).
+    being one row for all sweeps or one for each. `rooms` are that for `_write_samples` and that for sweeps, (words,
+    limits). `places` is as for the first, and so is `energy`, (edges, machine): of the two one is None, and the other
+    (graph, bias, units), with the user's `graph` (indptr, indices, weights) and `bias`; `units` is (lo, span).
     Cost: that of the sweeps, and O(n_edges) a chain and sample, as of chains in lanes.
     """
     ((indptr, indices, rises), start, scale, streams), (sites, thin), (bits, octets) = chains, visits, up
-    room_of_sweeps, n_flips = room_for_sparse(rises), 0
+    (room, room_of_sweeps), n_flips = rooms, 0
     for first in range(0, energies.shape[0], SIDE):
         end = min(first + SIDE, energies.shape[0])
         for t in range(first, end):
@@ -112,20 +112,21 @@ def record_levels(states, chains, thin, hold, energy, room, rows, energies):
     return n_flips
 
 
-@kernel
-def record_lanes(up, chains, visits, hold, edges, pairs, room, found):
+@borrowing
+def record_lanes(up, chains, visits, hold, edges, pairs, rooms, found):
     """Take samples of chains in lanes, with energies by whole numbers.
 
-    Mutates `found` and `room`, as `write_samples` takes them, the streams and `up` (n_units, lanes) uint8, at most 128
-    lanes; returns the number of flips. `chains` is (graph, start, scale, streams) and `visits` (sites, thin, first own
-    chain, chain after the last), as for `record_few`, but that edges are not in fours. `edges` is (edges of
-    `write_samples`, many digits). `pairs` is None or what `EdgeNumbers.pairs` has, of at most `SHORT` units.
+    Mutates `found` and the first of `rooms`, as `write_samples` takes them, the second, ((limits, field, moved),
+    octets, words), the streams and `up` (n_units, lanes) uint8, at most 128 lanes; returns the number of flips.
+    `chains` is (graph, start, scale, streams) and `visits` (sites, thin, first own chain, chain after the last), as for
+    `record_few`, but that edges are not in fours. `edges` is (edges of `write_samples`, many digits). `pairs` is None
+    or what `EdgeNumbers.pairs` has, of at most `SHORT` units.
     Cost: that of the sweeps and of `write_samples`, or of a look-up for every chain and pair.
     """
     ((indptr, indices, rises), start, scale, streams), (sites, thin, begin, after) = chains, visits
+    room, (own, octets, words) = rooms
     ups, lanes, n_samples, n_flips = room[0], up.shape[1], found[1].shape[0], 0
-    side, n_chains, own = SIDE // lanes, found[1].shape[1], room_of_lanes(rises, lanes)
-    octets, words, is_short = zeros((4, lanes), np.uint8), empty(lanes, np.uint32), up.shape[0] <= SHORT
+    side, n_chains, is_short = SIDE // lanes, found[1].shape[1], up.shape[0] <= SHORT
     for first in range(0, n_samples, side * ups.shape[0]):
         end = min(first + side * ups.shape[0], n_samples)
         for t in range(first, end):
@@ -174,6 +175,11 @@ def _look_up(words, pairs, edges, energies):
     """
     (starts, sums), (_, unit, constant) = pairs, edges
     mask = np.int64(sums.shape[1] - 1)
+    if starts.shape[0] == 1:  # of two groups, whose states together are the word
+        of_words = sums.reshape(-1)
+        for c in range(energies.shape[0]):
+            energies[c] = constant + unit * of_words[words[c]]
+        return
     for c in range(energies.shape[0]):
         energies[c] = 0.0
     for p in range(starts.shape[0]):

@@ -25,9 +25,9 @@ from ...machine.couplings import Couplings
 ENERGY_ERROR = 1e-9  # of sum |W| + sum |b|: the most that an energy may be off
 FLOAT_BITS = 53  # of a float64
 SMALL = 1 << 12  # units of machines whose numbers are kept, which short runs would wait for
-SIZES = 6, 5  # units of a group: of two or four, and of more, so that sums of their pairs stay in the second cache
+SIZES = 6, 5  # units of a group: at most, of up to four; of more, so that sums of their pairs stay in the second cache
 TOGETHER = 5  # edges, whose sums have so many digits at most: on all processors, as numbers depend on it
-EDGES_OF_A_PAIR = 200 if LOOKS_UP else 8  # that are summed in the time of looking a pair up
+EDGES_OF_A_PAIR = 40 if LOOKS_UP else 8  # that are summed in the time of looking a pair up
 MANY = 1 << 13  # edges, whose sums are rounded in float64 to about as much as numbers of fewer digits
 
 
@@ -117,7 +117,8 @@ class EdgeNumbers:
         n = self._n_units
         if n > SHORT:
             return None
-        size = SIZES[0] if n <= 2 * SIZES[0] else -(-n // 4) if n <= 4 * SIZES[0] else SIZES[1]
+        n_groups = max(2, -(-n // SIZES[0]))
+        size = -(-n // n_groups) if n_groups <= 4 else SIZES[1]
         n_groups = max(2, -(-n // size))
         first, second = np.triu_indices(n_groups, 1)
         if len(self._edges) < EDGES_OF_A_PAIR * (len(first) - 1):

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..._base import arrays
 from ...kernels.energy import energies_sparse
-from ...kernels.sampling.few import sweep_sparse_few
+from ...kernels.sampling.few import MOST_ROWS, sweep_sparse_few
 from ...kernels.sampling.levels import PIECE, collect_bits, sweep_levels
+from ...kernels.sampling.limits import ROWS
 from ...kernels.sampling.sparse import sweep_sparse
 from ...kernels.words import SIDE
 from .fixed_point import Edges, sparse_integers
@@ -31,6 +33,14 @@ SUM, SUM_OF_LANES = (10.0, 1.4), (6.5, 0.65)
 KEPT, FLIP = 2.0, (18.0, 0.45)
 NO_SAMPLES = 1 << 62, np.empty((0, 0, 0, 0), np.uint32)  # after so many sweeps
 MOST_KEPT = 1 << 17  # units, whose fields a processor holds in its own cache
+
+
+def _room_of_lanes(n_lanes: int, kind: Any) -> tuple[Any, ...]:
+    """Return room for the sweeps of chains in lanes, with fields of some kind, and for the words of their states."""
+    limits, field, moved = (
+        arrays.empty((ROWS, n_lanes), kind), arrays.empty((n_lanes,), kind), arrays.zeros((n_lanes,), np.int32),
+    )  # fmt: skip
+    return (limits, field, moved), np.zeros((4, n_lanes), np.uint8), np.empty(n_lanes, np.uint32)
 
 
 class SparseChains(TemperingChains):
@@ -91,8 +101,8 @@ class SparseChains(TemperingChains):
             n_flips = cool_kept(up, *self._fields(k, graph), graph, *chains, self._hold)
         else:
             self._kept[k] = None
-            arrays = ((*self._swept, self._start[k]), *chains[1:])
-            n_flips = cool_sparse(up, arrays, scales, sites, self._hold, *self._ways, used)
+            swept = ((*self._swept, self._start[k]), *chains[1:])
+            n_flips = cool_sparse(up, swept, scales, sites, self._hold, *self._ways, used)
         self._flip_rate[k] = n_flips / (used * self.n_units * len(scales))
         return int(n_flips)
 
@@ -206,10 +216,11 @@ class SparseChains(TemperingChains):
         chains, visits = (self._swept, self._start[k], self._scale[k], streams), (sites, thin)
         if not self._one_by_one and numbers is not None:
             found = packed.reshape(-1, packed.shape[2]), energies
-            n_states = max(1, TOGETHER // (16 * self.n_units))
+            n_states = max(1, TOGETHER // (16 * self.n_units)) if numbers.pairs is None else 1
             room = room_of_states(n_states, self.n_units, numbers.room(n_states))
             about = *visits, block.start, block.stop
-            self._flips[k] += of.record_lanes(up, chains, about, self._hold, edges, numbers.pairs, room, found)
+            rooms = room, _room_of_lanes(up.shape[1], self._edges[2].dtype)
+            self._flips[k] += of.record_lanes(up, chains, about, self._hold, edges, numbers.pairs, rooms, found)
             return
         own = self.lanes.part(k, energies)
         if not self._one_by_one:
@@ -222,15 +233,16 @@ class SparseChains(TemperingChains):
         of_sums = None if numbers is None else numbers.room(1)
         if self._levels is not None:
             groups = (self._levels.spread(up), self._levels.ranks, up)
-            arrays = (self._levels.of_chains(self.blocks[k]), self._scale[k], streams)
+            swept = (self._levels.of_chains(self.blocks[k]), self._scale[k], streams)
             room = of.room_of_samples(n_chains, self._levels.starts[0].size, self.n_units, of_sums)
-            self._flips[k] += of.record_levels(groups, arrays, thin, self._hold, (edges, machine), room, rows, own)
+            self._flips[k] += of.record_levels(groups, swept, thin, self._hold, (edges, machine), room, rows, own)
         else:
             places = np.arange(0, up.size, n_chains, dtype=np.int32)
             room = of.room_of_samples(1, up.size, self.n_units, of_sums)
             both = (up, up.reshape(-1))
+            rooms = room, (np.empty(MOST_ROWS, np.uint32), np.empty(MOST_ROWS, self._edges[2].dtype))
             energy = edges, machine
-            self._flips[k] += of.record_few(both, chains, visits, self._hold, places, energy, room, rows, own)
+            self._flips[k] += of.record_few(both, chains, visits, self._hold, places, energy, rooms, rows, own)
         packed[:, block] = rows.astype("<u4", copy=False).view(np.uint8)[:, :, : packed.shape[2]]
         self.lanes.put(k, energies, own)
 
