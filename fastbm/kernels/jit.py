@@ -65,6 +65,11 @@ def inlined(function: Callable[..., Any]) -> Any:
     return _compile(function, forceinline=True)
 
 
+def inlined_borrowing(function: Callable[..., Any]) -> Any:
+    """Compile a part that is `inlined` and does as `borrowing` does."""
+    return _compile(function, forceinline=True, _nrt=False)
+
+
 def apart(function: Callable[..., Any]) -> Any:
     """Compile a part of kernels that stays a call in those that Python calls, for long work.
 

@@ -20,9 +20,13 @@ def write_octets(octets, row, squares):
     whole = octets.shape[0] // 16 * 16 if TILED else 0
     if TILED:
         pack_octets(octets.ctypes.data, whole, squares[0, row].ctypes.data, squares.strides[0])
-    for i in range(whole, octets.shape[0]):
-        words, bit = squares[i // SIDE, row], np.uint32(1) << np.uint32(i % 32)
-        words[i % SIDE // 32] = words[i % SIDE // 32] & ~bit | (bit if octets[i] else np.uint32(0))
+    for first in range(whole, octets.shape[0], 16):
+        words, shift, word = squares[first // SIDE, row], np.uint32(first % 32), np.uint32(0)
+        m = min(16, octets.shape[0] - first)
+        for k in range(m):
+            word |= np.uint32(octets[first + k]) << np.uint32(k)
+        place, those = first % SIDE // 32, np.uint32((1 << m) - 1)
+        words[place] = words[place] & ~np.uint32(those << shift) | np.uint32(word << shift)
 
 
 @apart_borrowing

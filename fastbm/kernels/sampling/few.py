@@ -7,14 +7,14 @@ by side, and what is left of an attempt is to look at one field. The other half 
 import numpy as np
 
 from ..arrays import empty
-from ..jit import borrowing, kernel
+from ..jit import inlined_borrowing, kernel
 from ..random import next_word
 from .limits import fill_limits
 
 MOST_ROWS = 512  # attempts whose limits are made together
 
 
-@borrowing
+@inlined_borrowing
 def draw_limits(streams, c, scale, hold, words, limits):
     """Draw the next limits of chain `c`. Mutates `streams`, `words`, `limits`."""
     s0, s1, s2, s3 = streams[0, c], streams[1, c], streams[2, c], streams[3, c]
@@ -24,7 +24,7 @@ def draw_limits(streams, c, scale, hold, words, limits):
     fill_limits(words, scale[c], hold, limits)
 
 
-@borrowing
+@inlined_borrowing
 def _visit_sparse(up, c, graph, sites, limits, hold):
     """Update the units of `sites` of chain `c`; return the number of flips. Mutates `up`."""
     indptr, indices, rises, start = graph
@@ -59,7 +59,7 @@ def room_for_sparse(rises):
     return empty(MOST_ROWS, np.uint32), empty(MOST_ROWS, rises.dtype)
 
 
-@borrowing
+@inlined_borrowing
 def advance_sparse_few(up, graph, scale, streams, sites, n_sweeps, hold, room):
     """Do what `sweep_sparse_few` does, in `room` that `room_for_sparse` has made."""
     words, limits = room
