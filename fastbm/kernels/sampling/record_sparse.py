@@ -12,7 +12,7 @@ from ..arrays import empty
 from ..bit_vectors import pack_octets, store_half
 from ..bits import pack_units
 from ..energy import PACKED, energies_packed, fill_energies_sparse
-from ..jit import apart_borrowing, borrowing, kernel
+from ..jit import apart_borrowing, borrowing, inlined_borrowing, kernel
 from ..squares import LANES, pick_rows, turn_squares, write_octets, write_rows
 from ..unlike import sum_unlike
 from ..vectors import TILED
@@ -145,7 +145,7 @@ def record_lanes(up, chains, visits, hold, edges, pairs, rooms, found):
     return n_flips
 
 
-@apart_borrowing
+@inlined_borrowing
 def _write_short(up, octets, words, rows):
     """Write units of lanes, at most `SHORT`, as rows of bytes and as words, unit 0 in the lowest bit.
 
@@ -167,7 +167,7 @@ def _write_short(up, octets, words, rows):
             rows[c, b] = octets[b, c]
 
 
-@apart_borrowing
+@inlined_borrowing
 def _look_up(words, pairs, edges, energies):
     """Write energies of states of few units. Mutates `energies` (n_chains,).
 

@@ -25,6 +25,7 @@ from ...machine.couplings import Couplings
 ENERGY_ERROR = 1e-9  # of sum |W| + sum |b|: the most that an energy may be off
 FLOAT_BITS = 53  # of a float64
 SMALL = 1 << 12  # units of machines whose numbers are kept, which short runs would wait for
+LISTED = 14  # units, of which one pair has all: the sums of all states stay in the second cache
 SIZES = 6, 5  # units of a group: at most, of up to four; of more, so that sums of their pairs stay in the second cache
 TOGETHER = 5  # edges, whose sums have so many digits at most: on all processors, as numbers depend on it
 EDGES_OF_A_PAIR = 40 if LOOKS_UP else 8  # that are summed in the time of looking a pair up
@@ -117,24 +118,24 @@ class EdgeNumbers:
         n = self._n_units
         if n > SHORT:
             return None
-        n_groups = max(2, -(-n // SIZES[0]))
+        n_groups = 2 if n <= LISTED else max(2, -(-n // SIZES[0]))
         size = -(-n // n_groups) if n_groups <= 4 else SIZES[1]
         n_groups = max(2, -(-n // size))
         first, second = np.triu_indices(n_groups, 1)
         if len(self._edges) < EDGES_OF_A_PAIR * (len(first) - 1):
             return None
-        whole = np.zeros((n_groups * size + 1,) * 2, np.int64)
+        whole = np.zeros((n_groups * size + 1,) * 2)
         ends = np.where(self._edges < n, self._edges, n_groups * size).T
-        np.add.at(whole, tuple(ends), self._numbers.astype(np.int64))
-        up = np.arange(1 << size)[:, None] >> np.arange(size) & 1
+        np.add.at(whole, tuple(ends), self._numbers)
+        up = (np.arange(1 << size)[:, None] >> np.arange(size) & 1).astype(np.float64)
         of_groups = whole[:-1, :-1].reshape(n_groups, size, n_groups, size).swapaxes(1, 2)
         within = of_groups[range(n_groups), range(n_groups)]
         biases = whole[:-1, -1].reshape(n_groups, size)
-        own = _unlike(up, within, up).diagonal(axis1=1, axis2=2) + biases @ up.T
-        sums = _unlike(up, of_groups[first, second], up)
+        own = ((up @ within) * (1.0 - up) + (1.0 - up) @ within * up).sum(axis=2) + biases @ up.T
+        sums = _unlike(up, of_groups[first, second])
         sums[: n_groups - 1] += own[1:, :, None]  # the first group stands before all others
         sums[0] += own[0]
-        return size * np.stack([first, second], axis=1), sums.astype(np.float64)
+        return size * np.stack([first, second], axis=1), sums
 
     def energies(self, up: np.ndarray) -> np.ndarray:
         """Return energies without offset of the chains of a block."""
@@ -173,10 +174,14 @@ class EdgeNumbers:
             )
 
 
-def _unlike(first: np.ndarray, numbers: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Return sums of numbers (n, i, j) where units i and j are unlike, (n, states of second, states of first)."""
-    left, both = numbers.sum(axis=2) @ first.T, second @ numbers.swapaxes(1, 2) @ first.T
-    sums: np.ndarray = left[:, None, :] + (numbers.sum(axis=1) @ second.T)[:, :, None] - 2 * both
+def _unlike(up: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+    """Return sums of numbers (n, i, j) where units i and j are unlike, (n, states of j's group, states of i's group).
+
+    No part of a sum is more than the sum of all sizes, so that each is exact.
+    """
+    down, turned = 1.0 - up, numbers.swapaxes(1, 2)
+    sums: np.ndarray = (down @ turned) @ up.T
+    sums += (up @ turned) @ down.T
     return sums
 
 
