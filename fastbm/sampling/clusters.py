@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -21,18 +21,23 @@ from .._base.threads import fan_out
 from ..kernels.ahead import leaps
 from ..kernels.energy import energies_sparse
 from ..kernels.sampling.clusters import swendsen_wang_updates, wolff_updates
+from ..kernels.words import SIDE
 from ..machine.couplings import Couplings
 from ..machine.units import Units
 from .chains import start_bits
 from .clamped import Conditioned
 from .engine.lanes import PIECE_SECONDS, WORTH_A_THREAD
+from .engine.remainders import check_energy
 from .gauge import require_gauge
 from .settings import Sampler, SampleSettings
 
+if TYPE_CHECKING:
+    from .engine.edges import EdgeNumbers
+
 RULES = ("wolff", "swendsen-wang")
-BLOCKS_A_THREAD = 2  # clusters differ in size, so chains take different times; energies want many chains in a block
+BLOCKS_A_THREAD = 2  # clusters differ in size, so that chains take different times
 UNIT_SECONDS = 5e-8  # about what one unit takes in a Swendsen-Wang sweep; decides how often a stop is looked for
-TOGETHER = 64  # chains whose samples are packed and whose energies are told between two looks for a stop
+CHECKED = 1 << 16  # units in all samples, from which on to check an energy takes no time beside them
 _EVEN = 0.7  # a strength at which a bond is about as likely as not
 LARGEST_PULL = 1e290  # log-odds; sums over 10^18 units are still finite
 
@@ -110,17 +115,21 @@ class ClusterChains:
         self.n_chains, self.n_units = up.shape
         self.units, self.rule, self.seed, self.threads, self.burn_in = units, rule, seed, threads, burn_in
         self.beta = np.broadcast_to(np.asarray(beta, np.float64), (self.n_chains,))
-        self._graph = couplings.csr()
+        self._couplings, self._graph = couplings, couplings.csr()
         self._bias = np.ascontiguousarray(np.atleast_2d(bias), dtype=np.float64).view()
         self._bias.setflags(write=False)
         signs = require_gauge(*self._graph, sampler=rule)
         self._turned = (signs < 0).astype(np.uint8)
+        bits = np.packbits(np.pad(self._turned, (0, -self.n_units % SIDE)), bitorder="little").view("<u4")
+        self._gauge = bits.astype(np.uint32).reshape(-1, SIDE // 32)[: None if self._turned.any() else 0]
         self._set_bonds(signs * _spin_bias(self._graph, self._bias, units))
         n_blocks = min(self.n_chains, BLOCKS_A_THREAD * threads if threads > 1 else 1)
         ends = np.linspace(0, self.n_chains, n_blocks + 1).astype(int)
         self.blocks = [slice(int(a), int(b)) for a, b in itertools.pairwise(ends)]
         self._streams = np.array(streams, np.uint32, order="C")
         self.load_bits(up)
+        self._numbers: EdgeNumbers | None = None
+        self._told: tuple[int, float] | None = None  # after how many sweeps the first chain had which energy
         self.halt: Callable[[], bool] = never
         self._broken = False
         self._sizes, self._n_counted, self.n_swept = np.zeros(self.n_chains), 0, 0
@@ -224,28 +233,67 @@ class ClusterChains:
         """
         packed = np.empty((n_samples, self.n_chains, -(-self.n_units // 8)), np.uint8)
         energies, sizes = np.empty((n_samples, self.n_chains)), np.empty((n_samples, self.n_chains))
+        from ..kernels.sampling.record_sparse import room_of_samples  # many runs need none
 
-        long = self.n_units * self.n_chains * UNIT_SECONDS > PIECE_SECONDS
-        per_sweep = 1 if self.rule == "wolff" else self.n_units  # units that ask for the size of their cluster
+        step = max(1, int(PIECE_SECONDS / (UNIT_SECONDS * self.n_units)))  # sweeps of a chain in one call
+        before, last = (thin - 1, 1) if thin > step else (0, thin)
+        n = max(1, min(n_samples, step // last) if not before else 1)  # samples
+        most = max(1, step // (last * n)) if len(self._bias) == 1 else 1  # chains
+        numbers = self._exact_numbers
 
         def run(block: slice) -> None:
-            for t in range(n_samples):
-                self._advance(block, thin)
-                if self._broken:
-                    return
-                for first in range(block.start, block.stop, TOGETHER):
-                    if long and self._stopped():
+            of_sums = None if numbers is None else numbers.room(1)
+            room = room_of_samples(1, self.n_units, self.n_units, of_sums)
+            for some in self._alike(block, most):
+                for t in range(0, n_samples, n):
+                    if before:
+                        self._advance(some, before)
+                    if self._stopped():
                         return
-                    some = slice(first, min(first + TOGETHER, block.stop))
-                    packed[t, some], energies[t, some] = self._packed(some), self._energies(some)
-                sizes[t, block] = self._sizes[block] / (per_sweep * (thin if t else thin + self._n_counted))
-                self._sizes[block] = 0.0
+                    part = slice(t, min(t + n, n_samples)), some
+                    self._record(some, last, room, packed[part], energies[part], sizes[part])
+                    sizes[t, some] += self._sizes[some]
+                    self._sizes[some] = 0.0
 
         self._for_blocks(run, n_samples * thin)
+        per_sweep = 1 if self.rule == "wolff" else self.n_units  # units that ask for the size of their cluster
+        sizes[:1] /= per_sweep * (thin + self._n_counted)
+        sizes[1:] /= per_sweep * thin
         self._count(n_samples * thin)
         if n_samples:
             self._n_counted = 0
+            self._told = (self.n_swept, float(energies[-1, 0])) if n_samples * self.n_units >= CHECKED else None
         return {"samples/states": packed, "samples/energy": energies, "clusters/size": sizes}
+
+    def _record(
+        self, some: slice, thin: int, room: Any, packed: np.ndarray, energies: np.ndarray, sums: np.ndarray
+    ) -> None:
+        """Take samples of chains that are alike. Mutates `packed`, `energies`, and `sums`, what updates return."""
+        from ..kernels.sampling.record_clusters import record_clusters
+        from ..kernels.sampling.record_sparse import rows_of_samples
+
+        numbers, edges, machine = self._exact_numbers, None, None
+        if numbers is None:
+            bias = np.ascontiguousarray((self._bias[some] if len(self._bias) > 1 else self._bias).T)
+            machine = self._graph, bias, (float(self.units.lo), float(self.units.span))
+        else:
+            edges = numbers.of_samples, numbers.many_digits
+        graph = (*self._graph[:2], self._cuts[self._which[some.start]])
+        rows = rows_of_samples(len(sums), sums.shape[1], self.n_units)
+        energy = np.arange(self.n_units, dtype=np.int32), self._gauge, edges, machine
+        visits, queue = (thin, True if self.rule == "wolff" else None), np.empty(self.n_units + 1, np.int32)
+        chains, found = (self._streams[some], leaps()), (rows, energies, sums)
+        record_clusters(self._up[some], queue, graph, self._pull[some.start], chains, visits, energy, room, found)
+        packed[:] = rows.astype("<u4", copy=False).view(np.uint8)[:, :, : packed.shape[2]]
+
+    @property
+    def _exact_numbers(self) -> EdgeNumbers | None:
+        """Whole numbers by which energies are told, where all chains have the same and roundings are small."""
+        from .engine.edges import numbers_of  # many runs need none
+
+        if self._numbers is None and len(self._bias) == 1:
+            self._numbers = numbers_of(self._couplings, self._bias[0], binary=self.units.lo == 0)
+        return self._numbers if self._numbers is not None and self._numbers.exact else None
 
     def _energies(self, block: slice) -> np.ndarray:
         bias = self._bias[block] if len(self._bias) > 1 else self._bias
@@ -271,7 +319,16 @@ class ClusterChains:
         return self._packed(slice(0, self.n_chains))
 
     def state(self) -> dict[str, np.ndarray]:
-        """Return all arrays that continue the chains bit for bit."""
+        """Return all arrays that continue the chains bit for bit.
+
+        Raises
+        ------
+        RuntimeError
+            If the last energy that was recorded is not that of its state.
+        """
+        if self._told is not None and self._told[0] == self.n_swept:
+            up = self._up[0] ^ self._turned
+            check_energy(self._told[1], up, self._couplings, self._bias[0], self.units)
         return {
             "chains": self.packed(),
             "streams": self._streams.copy(),

@@ -72,7 +72,8 @@ def make(model: bm.BoltzmannMachine, rule: str, n_chains: int = 1, **settings: A
     seed, first, initial = given["seed"], given.pop("first"), given.pop("initial")
     up = start_bits(initial, model.n_units, n_chains, seed, first, model.convention)
     streams = rng.streams(seed, n_chains, first=first)
-    return ClusterChains(model.couplings, model.flat_bias, model.convention, up, streams, rule=rule, **given)
+    bias = given.pop("bias", model.flat_bias)
+    return ClusterChains(model.couplings, bias, model.convention, up, streams, rule=rule, **given)
 
 
 def unpack(packed: np.ndarray, n_units: int) -> np.ndarray:
@@ -305,13 +306,49 @@ def test_energies_are_those_of_the_states(rule: str, units: str) -> None:
     recorded = chains.record(5, 2)
     values = model.convention.values(unpack(recorded["samples/states"], model.n_units), np.float64)
     np.testing.assert_allclose(recorded["samples/energy"], model.energy(values) - model.offset, atol=1e-12)
-    np.testing.assert_allclose(chains.energies(), recorded["samples/energy"][-1], rtol=0, atol=0)
+    np.testing.assert_allclose(chains.energies(), recorded["samples/energy"][-1], rtol=0, atol=1e-12)
     assert np.array_equal(chains.packed(), recorded["samples/states"][-1])
     assert np.array_equal(chains.bits(), unpack(recorded["samples/states"][-1], model.n_units))
     assert (chains.n_swept, chains.n_chains, chains.n_units) == (10, 9, 7)
     assert recorded.keys() - {"samples/states", "samples/energy"} == chains.streams.keys()
     assert chains.streams["clusters/size"].shape == (9,)
     assert chains.detail["kernel"] == rule
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("case", ["gauge", "biases of chains", "whole numbers", "two temperatures"])
+def test_samples_are_the_states_after_their_sweeps(rule: str, case: str) -> None:
+    """In any number of calls, side by side or one chain after the other, and whatever energies are told from."""
+    n_chains, settings = 7, dict[str, Any](beta=0.3)
+    model = bm.models.ising((11, 13)) if case == "whole numbers" else machine("mattis", "random", "spin")
+    if case == "biases of chains":
+        settings["bias"] = np.random.default_rng(1).normal(size=(n_chains, model.n_units))
+    if case == "two temperatures":
+        settings["beta"] = np.repeat([0.2, 0.6], [3, 4])
+    chains, others, single = (make(model, rule, n_chains, **settings) for _ in range(3))
+    for each in (chains, others, single):
+        each.sweep(3)
+    found = chains.record(150, 2)
+    pieces = [others.record(n, 2) for n in (1, 5, 140, 4)]
+    for name, rows in found.items():
+        assert np.array_equal(rows, np.concatenate([piece[name] for piece in pieces])), name
+    bias = settings.get("bias", model.flat_bias)
+    for t in range(150):
+        single.sweep(2)
+        assert np.array_equal(single.packed(), found["samples/states"][t])
+        values = model.convention.values(single.bits(), np.float64)
+        exact = -(values * (0.5 * model.couplings.field(values) + bias)).sum(axis=1)
+        np.testing.assert_allclose(found["samples/energy"][t], exact, rtol=0, atol=1e-11)
+    assert all(np.array_equal(chains.state()[name], others.state()[name]) for name in chains.state())
+
+
+def test_an_energy_that_is_not_of_its_state_is_refused() -> None:
+    chains = make(bm.models.ising((64, 64)), "wolff", 2, beta=0.3)
+    chains.record(20, 1)
+    chains.state()
+    chains._up[0, :9] ^= 1
+    with pytest.raises(RuntimeError, match="is not that of its state"):
+        chains.state()
 
 
 def test_layered_machines() -> None:

@@ -119,21 +119,14 @@ def _sum_over(queue, start, stop, pull):
     return total
 
 
-@kernel
-def wolff_update(up, queue, graph, pull, stream, table, n_updates):
-    """Grow one cluster from a random unit and turn it, `n_updates` times.
+@borrowing
+def turn_single(up, queue, graph, pull, ahead, at, n_updates):
+    """Grow one cluster from a random unit and turn it, `n_updates` times: see `wolff_update`.
 
-    Mutates `up`, `queue`, `stream`; returns the sum of the clusters' sizes.
-    `up` (n_units,) uint8 holds the bits, `queue` (n_units + 1,) int32 is work space, `graph` is (indptr, indices, cuts)
-    with bond probabilities in units of 2^-64, one for each entry of `indices` or one for all, `pull` is 2 beta b (or
-    empty, without a field), `table` is `fastbm.kernels.ahead.leaps()`.
-    Invariant: detailed balance. A cluster turns with probability min(1, exp(change of its pull)); one in `HELD` is left
-    alone, or parity would be fixed where nothing is ever rejected. Which units are drawn, and when they are held, does
-    not depend on the state, so that neither needs to be uniform to the last bit.
-    Cost: O(bonds that touch the cluster).
+    `ahead` is (words, marks, stream, table), as `next_ahead` takes them with `at`. Return the sum of the clusters'
+    sizes, and the place after the last word.
     """
-    indptr, indices, cuts = graph
-    words, marks, at, total = empty(BLOCK, np.uint32), empty(MARKS, np.uint32), BLOCK, 0.0
+    (indptr, indices, cuts), (words, marks, stream, table), total = graph, ahead, 0.0
     for _ in range(n_updates):
         word, at = next_ahead(words, marks, stream, table, at)
         queue[0] = index_of(word, up.shape[0])
@@ -148,22 +141,17 @@ def wolff_update(up, queue, graph, pull, stream, table, n_updates):
         if stays:
             for k in range(size):
                 up[queue[k]] = bit
-    put_back(words, marks, stream, at)
-    return total
+    return total, at
 
 
-@kernel
-def swendsen_wang_update(up, queue, graph, pull, stream, table, n_updates):
-    """Cut the graph into clusters and draw each one's direction given its field, `n_updates` times.
+@borrowing
+def turn_all(up, queue, graph, pull, ahead, at, n_updates):
+    """Draw the direction of every cluster, `n_updates` times, as `turn_single` turns one: see `swendsen_wang_update`.
 
-    Mutates `up`, `queue`, `stream`; returns the sum of the clusters' squared sizes.
-    Arguments as for `wolff_update`.
-    Invariant: detailed balance; a unit in a finished cluster carries a mark above its bit until the update ends.
-    Cost: O(n_units + bonds).
+    Return the sum of the clusters' squared sizes, and the place after the last word.
     """
-    n_units = up.shape[0]
-    indptr, indices, cuts = graph
-    words, marks, at, total = empty(BLOCK, np.uint32), empty(MARKS, np.uint32), BLOCK, 0.0
+    n_units, total = up.shape[0], 0.0
+    (indptr, indices, cuts), (words, marks, stream, table) = graph, ahead
     for _ in range(n_updates):
         stop = 0
         for i in range(n_units):
@@ -184,6 +172,39 @@ def swendsen_wang_update(up, queue, graph, pull, stream, table, n_updates):
             total += float(stop - start) * float(stop - start)
         for i in range(n_units):
             up[i] &= np.uint8(1)
+    return total, at
+
+
+@kernel
+def wolff_update(up, queue, graph, pull, stream, table, n_updates):
+    """Grow one cluster from a random unit and turn it, `n_updates` times.
+
+    Mutates `up`, `queue`, `stream`; returns the sum of the clusters' sizes.
+    `up` (n_units,) uint8 holds the bits, `queue` (n_units + 1,) int32 is work space, `graph` is (indptr, indices, cuts)
+    with bond probabilities in units of 2^-64, one for each entry of `indices` or one for all, `pull` is 2 beta b (or
+    empty, without a field), `table` is `fastbm.kernels.ahead.leaps()`.
+    Invariant: detailed balance. A cluster turns with probability min(1, exp(change of its pull)); one in `HELD` is left
+    alone, or parity would be fixed where nothing is ever rejected. Which units are drawn, and when they are held, does
+    not depend on the state, so that neither needs to be uniform to the last bit.
+    Cost: O(bonds that touch the cluster).
+    """
+    words, marks = empty(BLOCK, np.uint32), empty(MARKS, np.uint32)
+    total, at = turn_single(up, queue, graph, pull, (words, marks, stream, table), BLOCK, n_updates)
+    put_back(words, marks, stream, at)
+    return total
+
+
+@kernel
+def swendsen_wang_update(up, queue, graph, pull, stream, table, n_updates):
+    """Cut the graph into clusters and draw each one's direction given its field, `n_updates` times.
+
+    Mutates `up`, `queue`, `stream`; returns the sum of the clusters' squared sizes.
+    Arguments as for `wolff_update`.
+    Invariant: detailed balance; a unit in a finished cluster carries a mark above its bit until the update ends.
+    Cost: O(n_units + bonds).
+    """
+    words, marks = empty(BLOCK, np.uint32), empty(MARKS, np.uint32)
+    total, at = turn_all(up, queue, graph, pull, (words, marks, stream, table), BLOCK, n_updates)
     put_back(words, marks, stream, at)
     return total
 

@@ -42,32 +42,41 @@ def rows_of_samples(n_samples: int, n_chains: int, n_units: int) -> np.ndarray:
 
 
 @borrowing
+def tell_energies(room, n_lanes, column, edges, machine):
+    """Have the sums of the room be the energies of the states that lie in its first lanes. Mutates `room`.
+
+    Energies are by whole numbers, as `record_lanes` takes `edges`; or where these are None as `energies_sparse` has
+    them, of `machine`, which else is None, with biases of a column.
+    """
+    states, total, of_sums = room[2], room[5][0], room[6]
+    if edges is not None:
+        (about, unit, constant), many = edges
+        sum_unlike(states, about, many, of_sums, room[5])
+        for lane in range(n_lanes):
+            total[lane] = constant + unit * total[lane]
+    if machine is not None:
+        graph, bias, units = machine
+        own = total[: (n_lanes + PACKED - 1) // PACKED * PACKED]
+        energies_packed(states[0][:-1], graph, bias[:, min(column, bias.shape[1] - 1)], units, own)
+
+
+@borrowing
 def _write_samples(room, group, chains, places, edges, machine, rows, energies):
     """Write samples of chains, from one to before another, and their energies.
 
     Mutates `rows` (n_samples, n_chains, words), `energies` (n_samples, n_chains) and `room`, which `room_of_samples`
     has made. Of that the first array holds the samples: unit i of the first chain is bit places[i] of the group, and
-    those of the others follow. Energies are by whole numbers, as `record_lanes` takes `edges`; or where these are None
-    as `energies_sparse` has them, of `machine`, which else is None.
+    those of the others follow. `edges` and `machine` are as for `tell_energies`.
     """
-    kept, turned, states, back, turned_back, sums, of_sums = room
-    n_samples, total = energies.shape[0], sums[0]
+    kept, turned, states, back, turned_back, sums, _ = room
     turn_squares(kept[group], turned)
     for c in range(chains[0], chains[1]):
         pick_rows(turned, places, c - chains[0], states[0])
         turn_squares(back, turned_back)
         write_rows(turned_back, rows[:, c])
-        if edges is not None:
-            (about, unit, constant), many = edges
-            sum_unlike(states, about, many, of_sums, sums)
-            for t in range(n_samples):
-                energies[t, c] = constant + unit * total[t]
-        if machine is not None:
-            graph, bias, units = machine
-            own = total[: (n_samples + PACKED - 1) // PACKED * PACKED]
-            energies_packed(states[0][:-1], graph, bias[:, min(c, bias.shape[1] - 1)], units, own)
-            for t in range(n_samples):
-                energies[t, c] = own[t]
+        tell_energies(room, energies.shape[0], c, edges, machine)
+        for t in range(energies.shape[0]):
+            energies[t, c] = sums[0, t]
 
 
 @borrowing
