@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,8 @@ from ..machine.clamping import Clamped
 from ..machine.machine import BoltzmannMachine
 
 Clamp = tuple[Any, Any]
+
+ALL = 255  # bits of a byte
 
 
 class Conditioned:
@@ -63,15 +66,29 @@ class Conditioned:
         """Return the packed bits of all units, given those of the sampled ones, (..., n_chains, bytes)."""
         if self._clamped is None:
             return packed
-        rows = packed.reshape(-1, *packed.shape[-2:])
-        whole = np.empty((*rows.shape[:2], -(-self.model.n_units // 8)), np.uint8)
-        up = np.empty((self.n_chains, self.model.n_units), np.uint8)
-        up[:, self._clamped.indices] = self._held
-        for t, row in enumerate(rows):
-            free = np.unpackbits(row, axis=1, count=len(self._clamped.free), bitorder="little")
-            up[:, self._clamped.free] = free
-            whole[t] = np.packbits(up, axis=1, bitorder="little")
-        return whole.reshape(*packed.shape[:-1], -1)
+        n_units, n_bytes, first = self.model.n_units, packed.shape[-1], 0
+        is_free, held = np.zeros(n_units, np.uint8), np.zeros((self.n_chains, n_units), np.uint8)
+        is_free[self._clamped.free] = 1
+        held[:, self._clamped.indices] = self._held
+        masks, held = (np.packbits(bits, axis=-1, bitorder="little") for bits in (is_free, held))
+        whole = np.empty((*packed.shape[:-1], len(masks)), np.uint8)
+        for b, mask in enumerate(masks.tolist()):  # a byte takes as many bits, side by side, as it has free units
+            k, shift = divmod(first, 8)
+            some = packed[..., min(k, n_bytes - 1)] >> shift
+            if shift and k + 1 < n_bytes:
+                some |= packed[..., k + 1] << (8 - shift)
+            np.bitwise_or(some if mask == ALL else _spread(mask)[some], held[:, b], out=whole[..., b])
+            first += mask.bit_count()
+        return whole
+
+
+@cache
+def _spread(mask: int) -> np.ndarray:
+    """Return the byte whose bits at `mask`, from the lowest one on, are the lowest bits of each byte, (256,)."""
+    spread, octets = np.zeros(256, np.uint8), np.arange(256, dtype=np.uint8)
+    for k, bit in enumerate(bit for bit in range(8) if mask >> bit & 1):
+        spread |= (octets >> k & 1) << bit
+    return spread
 
 
 def model_bits(model: BoltzmannMachine, values: np.ndarray) -> np.ndarray:

@@ -16,6 +16,8 @@ Function = Callable[[np.ndarray], Any]
 
 NAMED = ("magnetisation", "overlap", "link_overlap", "structure_factor", "overlap_structure_factor")
 _NAME = re.compile(r"[A-Za-z0-9_-]*[A-Za-z0-9][A-Za-z0-9_-]*")
+COUNTED = ("magnetisation", "overlap")  # of which those of many samples are told at once
+BYTES = 1 << 18  # of states, whose bits are counted together
 OF_PAIRS = ("overlap", "link_overlap", "overlap_structure_factor")
 # names of rows of a run's summary, in which observables have theirs, and of what stands along them in exports
 TAKEN = frozenset({
@@ -122,7 +124,7 @@ class Observables:
                 self._sides = periodic_sides(model.origin, model.n_units, f"observables {what!r}")
         self._shapes: dict[str, tuple[int, ...]] = {}
         if first is not None:
-            self._shapes = {name: values.shape for name, values in self._measure(first).items()}
+            self._shapes = {name: values.shape for name, values in self._measure(first, self._named).items()}
 
     @property
     def has_functions(self) -> bool:
@@ -156,32 +158,36 @@ class Observables:
         """Return a row of every observable for every sample of packed states (n_samples, n_chains, n_bytes)."""
         if not self._named:
             return {}
-        rows = [self._measure(sample) for sample in packed]
-        return {
-            f"observables/{name}": np.array([row[name] for row in rows]).reshape(-1, *shape)
-            for name, shape in self._shapes.items()
-        }
+        return {f"observables/{name}": rows for name, rows in self._rows(packed, functions=True).items()}
 
     def measure_levels(self, packed: np.ndarray, *, functions: bool) -> dict[str, np.ndarray]:
         """Return rows at every level of ladders, of states (n_samples, n_levels, n_chains, n_bytes), levels last."""
-        rows = [[self._measure(level, functions=functions) for level in sample] for sample in packed]
-        return {
-            f"ladder/{name}": np.array([[level[name] for level in row] for row in rows]).swapaxes(1, -1)
-            for name in (rows[0][0] if len(rows) else ())
-        }
+        found = self._rows(packed, functions=functions)
+        return {f"ladder/{name}": rows.swapaxes(1, -1) for name, rows in found.items()}
 
-    def _measure(self, packed: np.ndarray, *, functions: bool = True) -> dict[str, np.ndarray]:
-        states = None
-        if self._functions and functions:
-            up = np.unpackbits(packed, axis=1, count=self._model.n_units, bitorder="little")
-            states = self._model.convention.values(up)
-            states.setflags(write=False)
-        found = {}
-        for name, what in self._named.items():
-            if what is not None:
+    def _rows(self, packed: np.ndarray, *, functions: bool) -> dict[str, np.ndarray]:
+        """Return values of every observable, (..., *its shape), of states (..., n_chains, n_bytes)."""
+        found = {name: self._ours(what, packed) for name, what in self._named.items() if what in COUNTED}
+        names = [n for n, what in self._named.items() if n not in found and (functions or what is not None)]
+        if names:
+            rows = [self._measure(sample, names) for sample in packed.reshape(-1, *packed.shape[-2:])]
+            for name in names:
+                values = np.array([row[name] for row in rows])
+                found[name] = values.reshape(*packed.shape[:-2], *self._shapes[name])
+        return {name: found[name] for name in self._shapes if name in found}
+
+    def _measure(self, packed: np.ndarray, names: Iterable[str]) -> dict[str, np.ndarray]:
+        """Return observables of one sample, (n_chains, n_bytes)."""
+        states, found = None, {}
+        for name in names:
+            if (what := self._named[name]) is not None:
                 found[name] = self._ours(what, packed)
-            elif states is not None:
-                found[name] = self._theirs(name, self._functions[name](states))
+                continue
+            if states is None:
+                up = np.unpackbits(packed, axis=1, count=self._model.n_units, bitorder="little")
+                states = self._model.convention.values(up)
+                states.setflags(write=False)
+            found[name] = self._theirs(name, self._functions[name](states))
         return found
 
     def _theirs(self, name: str, value: Any) -> np.ndarray:
@@ -198,16 +204,17 @@ class Observables:
         return array.astype(np.float64)
 
     def _ours(self, what: str, packed: np.ndarray) -> np.ndarray:
+        """Return one of our observables of a sample, or of more where it is one of `COUNTED`."""
         n = self._model.n_units
         if what == "magnetisation":
-            return 2.0 * np.bitwise_count(packed).sum(axis=1, dtype=np.int64) / n - 1.0
+            return 2.0 * _count_bits(packed) / n - 1.0
         if what == "structure_factor":
             return self._structure_factor(packed)
-        different = packed[0::2] ^ packed[1::2]
+        different = packed[..., 0::2, :] ^ packed[..., 1::2, :]
         if what == "overlap_structure_factor":  # a sign of all products does not change it
             return self._structure_factor(different)
         if what == "overlap":
-            return 1.0 - 2.0 * np.bitwise_count(different).sum(axis=1, dtype=np.int64) / n
+            return 1.0 - 2.0 * _count_bits(different) / n
         i, j = self._edges
         q = [np.unpackbits(row, count=n, bitorder="little") for row in different]  # a pair at a time: n may be large
         return np.array([1.0 - 2.0 * np.count_nonzero(bits[i] != bits[j]) / len(i) for bits in q])
@@ -216,3 +223,15 @@ class Observables:
         from .structure import structure_factor
 
         return structure_factor(packed, self._sides)
+
+
+def _count_bits(packed: np.ndarray) -> np.ndarray:
+    """Return how many bits of each row of bytes are set, (...) of (..., n_bytes)."""
+    rows = packed.reshape(-1, packed.shape[-1])
+    n_bytes, step = rows.shape[1], max(1, BYTES // rows.shape[1])
+    found, words = np.empty(len(rows), np.int64), np.zeros((min(step, len(rows)), -(-n_bytes // 8)), np.uint64)
+    for first in range(0, len(rows), step):
+        some = rows[first : first + step]
+        words.view(np.uint8)[: len(some), :n_bytes] = some
+        np.bitwise_count(words[: len(some)]).sum(axis=1, dtype=np.int64, out=found[first : first + step])
+    return found.reshape(packed.shape[:-1])

@@ -10,6 +10,7 @@ import pytest
 
 import fastbm as bm
 from fastbm.runs.sample.physics import by_temperature, square_lattice
+from fastbm.sampling.clamped import Conditioned
 from tests.support import machines
 from tests.support.combinations import each
 from tests.support.machines import SURE, calm, enumerate_machine, machine
@@ -124,3 +125,19 @@ def test_values_of_the_whole_lattice_do_not_stand_beside_a_clamped_one() -> None
     assert square_lattice(whole) == (4, 4) and by_temperature(whole)[0].exact_energy is not None
     assert square_lattice(held) is None
     assert by_temperature(held)[0].exact_energy is by_temperature(held)[0].exact_magnetisation is None
+
+
+@pytest.mark.parametrize("n_units", [2, 8, 23, 131])
+def test_free_units_are_put_between_clamped_ones(n_units: int) -> None:
+    draws = np.random.default_rng(n_units)
+    model = bm.models.random_machine(n_units)
+    for _ in range(10):
+        clamped = draws.choice(n_units, draws.integers(1, n_units), replace=False)
+        values = draws.choice([-1, 1], (3, len(clamped)))
+        up = draws.integers(0, 2, (5, 6, n_units), np.uint8)
+        up[:, :, clamped] = np.repeat(values == 1, 2, axis=0)
+        free = np.delete(up, clamped, axis=2)
+        subject = Conditioned(model, (clamped, values), 6)
+        packed, whole = (np.packbits(bits, axis=2, bitorder="little") for bits in (free, up))
+        assert np.array_equal(subject.complete(packed), whole)
+        assert np.array_equal(subject.complete(packed[0]), whole[0])

@@ -1,0 +1,49 @@
+"""Samples of cluster updates: the states that sweeps leave, in any number of calls, and their energies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fastbm as bm
+from fastbm.sampling.clusters import RULES
+
+from .test_clusters import machine, make
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("case", ["gauge", "biases of chains", "whole numbers", "two temperatures"])
+def test_samples_are_the_states_after_their_sweeps(rule: str, case: str) -> None:
+    """In any number of calls, side by side or one chain after the other, and whatever energies are told from."""
+    n_chains, settings = 7, dict[str, Any](beta=0.3)
+    model = bm.models.ising((11, 13)) if case == "whole numbers" else machine("mattis", "random", "spin")
+    if case == "biases of chains":
+        settings["bias"] = np.random.default_rng(1).normal(size=(n_chains, model.n_units))
+    if case == "two temperatures":
+        settings["beta"] = np.repeat([0.2, 0.6], [3, 4])
+    chains, others, single = (make(model, rule, n_chains, **settings) for _ in range(3))
+    for each in (chains, others, single):
+        each.sweep(3)
+    found = chains.record(150, 2)
+    pieces = [others.record(n, 2) for n in (1, 5, 140, 4)]
+    for name, rows in found.items():
+        assert np.array_equal(rows, np.concatenate([piece[name] for piece in pieces])), name
+    bias = settings.get("bias", model.flat_bias)
+    for t in range(150):
+        single.sweep(2)
+        assert np.array_equal(single.packed(), found["samples/states"][t])
+        values = model.convention.values(single.bits(), np.float64)
+        exact = -(values * (0.5 * model.couplings.field(values) + bias)).sum(axis=1)
+        np.testing.assert_allclose(found["samples/energy"][t], exact, rtol=0, atol=1e-11)
+    assert all(np.array_equal(chains.state()[name], others.state()[name]) for name in chains.state())
+
+
+def test_an_energy_that_is_not_of_its_state_is_refused() -> None:
+    chains = make(bm.models.ising((64, 64)), "wolff", 2, beta=0.3)
+    chains.record(20, 1)
+    chains.state()
+    chains._up[0, :9] ^= 1
+    with pytest.raises(RuntimeError, match="is not that of its state"):
+        chains.state()
