@@ -281,9 +281,10 @@ class ClusterChains:
         graph = (*self._graph[:2], self._cuts[self._which[some.start]])
         rows = rows_of_samples(len(sums), sums.shape[1], self.n_units)
         energy = np.arange(self.n_units, dtype=np.int32), self._gauge, edges, machine
-        visits, queue = (thin, True if self.rule == "wolff" else None), np.empty(self.n_units + 1, np.int32)
-        chains, found = (self._streams[some], leaps()), (rows, energies, sums)
-        record_clusters(self._up[some], queue, graph, self._pull[some.start], chains, visits, energy, room, found)
+        single, queue = True if self.rule == "wolff" else None, np.empty(self.n_units + 1, np.int32)
+        chains, found = (self._streams[some], leaps()), (rows, np.empty(sums.shape), np.empty(sums.shape))
+        record_clusters(self._up[some], queue, graph, self._pull[some.start], chains, thin, single, energy, room, found)
+        energies[:], sums[:] = found[1:]
         packed[:] = rows.astype("<u4", copy=False).view(np.uint8)[:, :, : packed.shape[2]]
 
     @property

@@ -16,8 +16,7 @@ Function = Callable[[np.ndarray], Any]
 
 NAMED = ("magnetisation", "overlap", "link_overlap", "structure_factor", "overlap_structure_factor")
 _NAME = re.compile(r"[A-Za-z0-9_-]*[A-Za-z0-9][A-Za-z0-9_-]*")
-COUNTED = ("magnetisation", "overlap")  # of which those of many samples are told at once
-BYTES = 1 << 18  # of states, whose bits are counted together
+BYTES = 1 << 18  # of states, or of their bits, that are looked at together
 OF_PAIRS = ("overlap", "link_overlap", "overlap_structure_factor")
 # names of rows of a run's summary, in which observables have theirs, and of what stands along them in exports
 TAKEN = frozenset({
@@ -114,9 +113,12 @@ class Observables:
         if "link_overlap" in self._named.values():
             indptr, indices, _ = model.couplings.csr()
             rows = np.repeat(np.arange(model.n_units, dtype=np.int32), np.diff(indptr))
-            self._edges = rows[rows < indices], indices[rows < indices]
-            if not len(self._edges[0]):
+            edges = np.stack([rows, indices], axis=1)[rows < indices]
+            if not len(edges):
                 raise ValueError("observables 'link_overlap' is a mean over couplings, and the machine has none.")
+            from .engine.edges import Links  # most runs need none
+
+            self._links, self._n_links = Links(edges, model.n_units), len(edges)
         for what in ("structure_factor", "overlap_structure_factor"):
             if what in self._named.values():
                 from .structure import periodic_sides
@@ -124,7 +126,9 @@ class Observables:
                 self._sides = periodic_sides(model.origin, model.n_units, f"observables {what!r}")
         self._shapes: dict[str, tuple[int, ...]] = {}
         if first is not None:
-            self._shapes = {name: values.shape for name, values in self._measure(first, self._named).items()}
+            ours = {name: self._ours(what, first) for name, what in self._named.items() if what is not None}
+            found = ours | (self._theirs_of(first) if self._functions else {})
+            self._shapes = {name: found[name].shape for name in self._named}
 
     @property
     def has_functions(self) -> bool:
@@ -167,28 +171,20 @@ class Observables:
 
     def _rows(self, packed: np.ndarray, *, functions: bool) -> dict[str, np.ndarray]:
         """Return values of every observable, (..., *its shape), of states (..., n_chains, n_bytes)."""
-        found = {name: self._ours(what, packed) for name, what in self._named.items() if what in COUNTED}
-        names = [n for n, what in self._named.items() if n not in found and (functions or what is not None)]
-        if names:
-            rows = [self._measure(sample, names) for sample in packed.reshape(-1, *packed.shape[-2:])]
-            for name in names:
+        found = {name: self._ours(what, packed) for name, what in self._named.items() if what is not None}
+        if functions and self._functions:
+            rows = [self._theirs_of(sample) for sample in packed.reshape(-1, *packed.shape[-2:])]
+            for name in self._functions:
                 values = np.array([row[name] for row in rows])
                 found[name] = values.reshape(*packed.shape[:-2], *self._shapes[name])
         return {name: found[name] for name in self._shapes if name in found}
 
-    def _measure(self, packed: np.ndarray, names: Iterable[str]) -> dict[str, np.ndarray]:
-        """Return observables of one sample, (n_chains, n_bytes)."""
-        states, found = None, {}
-        for name in names:
-            if (what := self._named[name]) is not None:
-                found[name] = self._ours(what, packed)
-                continue
-            if states is None:
-                up = np.unpackbits(packed, axis=1, count=self._model.n_units, bitorder="little")
-                states = self._model.convention.values(up)
-                states.setflags(write=False)
-            found[name] = self._theirs(name, self._functions[name](states))
-        return found
+    def _theirs_of(self, packed: np.ndarray) -> dict[str, np.ndarray]:
+        """Return what the user's functions say of a sample, (n_chains, n_bytes)."""
+        up = np.unpackbits(packed, axis=1, count=self._model.n_units, bitorder="little")
+        states = self._model.convention.values(up)
+        states.setflags(write=False)
+        return {name: self._theirs(name, function(states)) for name, function in self._functions.items()}
 
     def _theirs(self, name: str, value: Any) -> np.ndarray:
         array = checks.any_array(f"observables[{name!r}]", value)
@@ -204,7 +200,7 @@ class Observables:
         return array.astype(np.float64)
 
     def _ours(self, what: str, packed: np.ndarray) -> np.ndarray:
-        """Return one of our observables of a sample, or of more where it is one of `COUNTED`."""
+        """Return one of our observables of samples, (..., n_chains, n_bytes)."""
         n = self._model.n_units
         if what == "magnetisation":
             return 2.0 * _count_bits(packed) / n - 1.0
@@ -215,14 +211,15 @@ class Observables:
             return self._structure_factor(different)
         if what == "overlap":
             return 1.0 - 2.0 * _count_bits(different) / n
-        i, j = self._edges
-        q = [np.unpackbits(row, count=n, bitorder="little") for row in different]  # a pair at a time: n may be large
-        return np.array([1.0 - 2.0 * np.count_nonzero(bits[i] != bits[j]) / len(i) for bits in q])
+        return 1.0 - 2.0 * self._links.count_unlike(different) / self._n_links
 
     def _structure_factor(self, packed: np.ndarray) -> np.ndarray:
         from .structure import structure_factor
 
-        return structure_factor(packed, self._sides)
+        rows = packed.reshape(-1, packed.shape[-1])
+        step = max(1, BYTES // (8 * rows.shape[1]))
+        parts = [structure_factor(rows[k : k + step], self._sides) for k in range(0, len(rows), step)]
+        return np.concatenate([np.empty(0), *parts]).reshape(packed.shape[:-1])
 
 
 def _count_bits(packed: np.ndarray) -> np.ndarray:

@@ -30,11 +30,12 @@ def structure_factor(packed: np.ndarray, sides: Sequence[int]) -> np.ndarray:
     up = np.unpackbits(packed, axis=-1, count=math.prod(sides), bitorder="little")
     up = up.reshape(*packed.shape[:-1], *sides)
     n_axes, most = len(sides), max(sides)
+    kind = np.uint16 if math.prod(sides) < 1 << 16 else np.int64  # which are summed sooner
     angle = 2.0 * np.pi * np.arange(most) / most
     waves, of_sides = (np.cos(angle), np.sin(angle)), []
     for axis in (axis for axis, side in enumerate(sides) if side == most):
         others = tuple(other - n_axes for other in range(n_axes) if other != axis)
         # sums of spins across the side; their products with a wave are summed in one order, whatever BLAS there is
-        across = np.ascontiguousarray(2.0 * up.sum(axis=others, dtype=np.int64) - math.prod(sides) // most)
+        across = np.ascontiguousarray(2.0 * up.sum(axis=others, dtype=kind) - math.prod(sides) // most)
         of_sides.append(sum((across * wave).sum(axis=-1) ** 2 for wave in waves))
     return np.asarray(sum(of_sides) / (len(of_sides) * math.prod(sides)))

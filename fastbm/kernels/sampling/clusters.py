@@ -14,7 +14,7 @@ import numpy as np
 
 from ..ahead import BLOCK, MARKS, draw_block, draw_one_by_one
 from ..arrays import empty
-from ..jit import borrowing, inlined, kernel
+from ..jit import apart_borrowing, borrowing, inlined, kernel
 from ..random import log_of_bits, logit_of_bits, next_word
 
 _VISITED, _U = np.uint8(2), np.uint64
@@ -119,7 +119,7 @@ def _sum_over(queue, start, stop, pull):
     return total
 
 
-@borrowing
+@apart_borrowing
 def turn_single(up, queue, graph, pull, ahead, at, n_updates):
     """Grow one cluster from a random unit and turn it, `n_updates` times: see `wolff_update`.
 
@@ -144,7 +144,7 @@ def turn_single(up, queue, graph, pull, ahead, at, n_updates):
     return total, at
 
 
-@borrowing
+@apart_borrowing
 def turn_all(up, queue, graph, pull, ahead, at, n_updates):
     """Draw the direction of every cluster, `n_updates` times, as `turn_single` turns one: see `swendsen_wang_update`.
 
@@ -189,7 +189,7 @@ def wolff_update(up, queue, graph, pull, stream, table, n_updates):
     Cost: O(bonds that touch the cluster).
     """
     words, marks = empty(BLOCK, np.uint32), empty(MARKS, np.uint32)
-    total, at = turn_single(up, queue, graph, pull, (words, marks, stream, table), BLOCK, n_updates)
+    total, at = turn_single(up, queue, graph, pull, (words, marks, stream, table), np.int64(BLOCK), n_updates)
     put_back(words, marks, stream, at)
     return total
 
@@ -204,7 +204,7 @@ def swendsen_wang_update(up, queue, graph, pull, stream, table, n_updates):
     Cost: O(n_units + bonds).
     """
     words, marks = empty(BLOCK, np.uint32), empty(MARKS, np.uint32)
-    total, at = turn_all(up, queue, graph, pull, (words, marks, stream, table), BLOCK, n_updates)
+    total, at = turn_all(up, queue, graph, pull, (words, marks, stream, table), np.int64(BLOCK), n_updates)
     put_back(words, marks, stream, at)
     return total
 

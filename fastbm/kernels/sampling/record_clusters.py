@@ -18,20 +18,20 @@ from .record_sparse import tell_energies
 
 
 @kernel
-def record_clusters(up, queue, graph, pull, chains, visits, energy, room, found):
+def record_clusters(up, queue, graph, pull, chains, thin, single, energy, room, found):
     """Take samples of one chain after the other, after every `thin` updates.
 
     Mutates `up` (n_chains, n_units), `queue`, streams, `room`, which `room_of_samples` has made for one group, and
     `found`: rows (n_samples, n_chains, words) uint32, energies (n_samples, n_chains), and what updates return, as many.
-    `chains` is (streams, table), `visits` (thin, single), and `single` True for `wolff_update`, None for
-    `swendsen_wang_update`, whose arguments the first ones are. `energy` is (places, gauge, edges, machine): the numbers
+    `chains` is (streams, table), and `single` True for `wolff_update`, None for `swendsen_wang_update`, whose arguments
+    the first ones are. `energy` is (places, gauge, edges, machine): the numbers
     of all units; the bits of those that are turned in `up`, (squares or none, words of a row); and what `tell_energies`
     takes, which is given the number of a chain as its column.
     Cost: that of the updates, and about that of `energies_packed` for as many samples as a square has rows.
     """
-    (streams, table), (thin, single), (rows, energies, sums) = chains, visits, found
+    (streams, table), (rows, energies, sums) = chains, found
     (places, gauge, edges, machine), (n_chains, n) = energy, (up.shape[0], sums.shape[0])
-    words, marks, kept, at = empty(BLOCK, np.uint32), empty(MARKS, np.uint32), room[0][0], BLOCK
+    words, marks, kept, at = empty(BLOCK, np.uint32), empty(MARKS, np.uint32), room[0][0], np.int64(BLOCK)
     beside = max(1, SIDE // n)  # chains, whose samples lie side by side
     for start in range(0, n_chains, beside):
         stop = min(start + beside, n_chains)
@@ -53,7 +53,7 @@ def record_clusters(up, queue, graph, pull, chains, visits, energy, room, found)
                     lane += 1
                 if end == n:
                     put_back(words, marks, streams[c], at)
-                    at = BLOCK
+                    at = np.int64(BLOCK)
             turn_squares(room[0][0], room[1])
             pick_rows(room[1], places, 0, room[2][0])
             tell_energies(room, lane, start, edges, machine)

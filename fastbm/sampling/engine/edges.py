@@ -19,7 +19,7 @@ from ...kernels.unlike import (
     sum_unlike,
     tables_of_sums,
 )
-from ...kernels.words import SHORT
+from ...kernels.words import QUAD, SHORT, SIDE, room_for_rows, write_rows
 from ...machine.couplings import Couplings
 
 ENERGY_ERROR = 1e-9  # of sum |W| + sum |b|: the most that an energy may be off
@@ -172,6 +172,33 @@ class EdgeNumbers:
                 "machine or its compiled kernels are damaged. What was committed before is sound; resume the run "
                 "elsewhere."
             )
+
+
+class Links:
+    """Edges (n, 2) int32 between units, of which it is counted how many are unlike."""
+
+    def __init__(self, edges: np.ndarray, n_units: int) -> None:
+        self._n_units, left = n_units, -len(edges) % (EDGES or 1)
+        ends = np.concatenate([edges, np.full((left, 2), n_units)], dtype=np.int32)
+        numbers = np.append(np.ones(len(edges)), np.zeros(left))
+        tables = np.zeros((0, FEW_DIGITS, 16), np.uint16)
+        if EDGES:
+            tables = tables_of_sums(numbers.astype(np.int64).reshape(-1, EDGES), FEW_DIGITS)
+        self._arrays = ends, numbers, tables
+
+    def count_unlike(self, packed: np.ndarray) -> np.ndarray:
+        """Return how many there are in each state, (...) whole float64, of packed states (..., n_bytes)."""
+        rows = packed.reshape(-1, packed.shape[-1])
+        n_words = -(-self._n_units // SIDE) * QUAD
+        some, words = np.zeros((SIDE, n_words), np.uint32), np.zeros((32 * n_words + 1, QUAD), np.uint32)
+        found, sums, rooms = np.empty(len(rows)), np.empty((1, SIDE)), (room_of_sums(1, FEW_DIGITS), room_for_rows())
+        for first in range(0, len(rows), SIDE):
+            part = rows[first : first + SIDE]
+            some.view(np.uint8)[: len(part), : part.shape[1]] = part
+            write_rows(some.astype("<u4", copy=False), words[:-1], False, rooms[1])  # which is its own inverse
+            sum_unlike(words[None, : self._n_units + 1], self._arrays, None, rooms[0], sums)
+            found[first : first + SIDE] = sums[0, : len(part)]
+        return found.reshape(packed.shape[:-1])
 
 
 def _unlike(up: np.ndarray, numbers: np.ndarray) -> np.ndarray:
