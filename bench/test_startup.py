@@ -46,6 +46,7 @@ VERBS = {
     "sample, tempering of dense": "bm.sample(glass, 'tempering', n_sweeps=100, seed=1)",
     "sample, tempering of a lattice": "bm.sample(lattice, 'tempering', n_sweeps=100, seed=1)",
     "sample, tempering of restricted": "bm.sample(restricted, 'tempering', n_sweeps=100, seed=1)",
+    "sample, clusters": "bm.sample(bm.models.ising((16, 16)), 'wolff', n_sweeps=100, seed=1)",
     "sample, annealing": "bm.sample(glass, 'annealing', n_sweeps=100, seed=1)",
     "infer, exact": "bm.infer(bm.models.random_machine(10, seed=1), 'exact')",
     "infer, gibbs": "bm.infer(glass, 'gibbs', n_sweeps=100, seed=1)",

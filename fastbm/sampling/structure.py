@@ -9,9 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
+
+FEW = 64  # places of all longest sides together
+EXACT = 1 << 24  # up to which whole numbers are exact in float32
 
 
 def periodic_sides(origin: Mapping[str, Any], n_units: int, what: str) -> list[int]:
@@ -27,15 +31,31 @@ def periodic_sides(origin: Mapping[str, Any], n_units: int, what: str) -> list[i
 
 def structure_factor(packed: np.ndarray, sides: Sequence[int]) -> np.ndarray:
     """Return S(k) at the smallest k of packed states (..., ceil(n_units / 8)), or of where two replicas differ."""
-    up = np.unpackbits(packed, axis=-1, count=math.prod(sides), bitorder="little")
-    up = up.reshape(*packed.shape[:-1], *sides)
-    n_axes, most = len(sides), max(sides)
-    kind = np.uint16 if math.prod(sides) < 1 << 16 else np.int64  # which are summed sooner
+    n_units, most = math.prod(sides), max(sides)
     angle = 2.0 * np.pi * np.arange(most) / most
-    waves, of_sides = (np.cos(angle), np.sin(angle)), []
-    for axis in (axis for axis, side in enumerate(sides) if side == most):
-        others = tuple(other - n_axes for other in range(n_axes) if other != axis)
-        # sums of spins across the side; their products with a wave are summed in one order, whatever BLAS there is
-        across = np.ascontiguousarray(2.0 * up.sum(axis=others, dtype=kind) - math.prod(sides) // most)
-        of_sides.append(sum((across * wave).sum(axis=-1) ** 2 for wave in waves))
-    return np.asarray(sum(of_sides) / (len(of_sides) * math.prod(sides)))
+    # sums of spins across a side; their products with a wave are summed in one order, whatever BLAS there is
+    across = 2.0 * _count_across(packed, tuple(sides)) - n_units // most
+    of_waves = [(across * wave).sum(axis=-1) ** 2 for wave in (np.cos(angle), np.sin(angle))]
+    found: np.ndarray = (of_waves[0] + of_waves[1]).sum(axis=-1) / (across.shape[-2] * n_units)
+    return found
+
+
+def _count_across(packed: np.ndarray, sides: tuple[int, ...]) -> np.ndarray:
+    """Return how many spins are up across each of the longest sides, (..., n_sides, L) whole float64."""
+    n_units, most = math.prod(sides), max(sides)
+    up = np.unpackbits(packed, axis=-1, count=n_units, bitorder="little")
+    longest = [axis for axis, side in enumerate(sides) if side == most]
+    if len(longest) * most <= FEW and n_units < EXACT:  # short sums one by one take longer than a product
+        counts = up.astype(np.float32) @ _members(sides)
+        return counts.reshape(*packed.shape[:-1], len(longest), most).astype(np.float64)
+    kind, up = np.uint16 if n_units < 1 << 16 else np.int64, up.reshape(*packed.shape[:-1], *sides)
+    others = [tuple(k - len(sides) for k in range(len(sides)) if k != axis) for axis in longest]
+    return np.stack([up.sum(axis=axes, dtype=kind) for axes in others], axis=-2).astype(np.float64)
+
+
+@lru_cache(maxsize=4)
+def _members(sides: tuple[int, ...]) -> np.ndarray:
+    """Return which units lie at each place of the longest sides, (n_units, n_sides L) of 0 and 1."""
+    most, places = max(sides), np.indices(sides).reshape(len(sides), -1)
+    longest = places[[axis for axis, side in enumerate(sides) if side == most]]
+    return (longest[:, None, :] == np.arange(most)[:, None]).reshape(-1, longest.shape[1]).T.astype(np.float32)
