@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 NUMBERS = 1 << 22  # bits that are unpacked at a time where all rows are gone through
+TURNED = 1 << 15  # bits, a byte each, that are turned together
 
 
 class Table(Protocol):
@@ -193,7 +194,9 @@ def unpack(packed: np.ndarray, n_units: int) -> np.ndarray:
 
 def pack_rows(up: np.ndarray) -> np.ndarray:
     """Pack bits (m, n_units) into words (n_units, ceil(m / 64)) uint64, with zeros beyond m."""
-    packed = np.packbits(np.ascontiguousarray(up.T), axis=1, bitorder="little")
-    padded = np.zeros((len(packed), -(-len(up) // 64) * 8), np.uint8)
-    padded[:, : packed.shape[1]] = packed
+    m, n_units = up.shape
+    padded, size = np.zeros((n_units, -(-m // 64) * 8), np.uint8), max(64, TURNED // max(n_units, 1) // 64 * 64)
+    for k in range(0, m, size):  # as many rows as the first cache holds: columns of more are far apart
+        some = np.packbits(np.ascontiguousarray(up[k : k + size].T), axis=1, bitorder="little")
+        padded[:, k // 8 : k // 8 + some.shape[1]] = some
     return padded.view(np.uint64)

@@ -18,14 +18,16 @@ from ..machine.machine import BoltzmannMachine
 from ..sampling import Chains, make_chains
 from ..sampling.chains import resolve_order, threads_between, warn_if_periodic
 from ..sampling.engine.engine import Engine
+from ..sampling.single import WORTH_BLOCKS
 from ..sampling.tempering import TemperedChains
 from ..sampling.unseen import AGRESTI_COULL, rarely, unseen_flip
 from .estimator import SWEEPS, Examined, Knob, Order, refuse_no_samples, sweeps
-from .monte_carlo_verdict import ChainVerdict, PairHalves, judge_chains, warn_of_chains
+from .monte_carlo_verdict import ChainVerdict, PairHalves, add_by_part, judge_chains, warn_of_chains
 from .result import Inference, check_pairs, moments_from_up
 from .scout.bounds import certain
 from .temperatures import FEWEST_SPREAD, spread_error
 
+PIECE = 1 << 22  # bits of states that are held at once, about
 N_BLOCKS = 32  # means over this many blocks of every chain are kept for the error bars
 
 
@@ -41,17 +43,17 @@ class Sweeping(Protocol):
         """Return the quantity that has to become stationary, (n_chains,)."""
 
 
-def find_burn_in(chains: Sweeping, longest: int, *, together: bool = False) -> int:
+def find_burn_in(chains: Sweeping, longest: int) -> int:
     """Sweep until the mean energy is stationary by the doubling test of `diagnostics.LogBins`.
 
-    Returns the number of sweeps. Stops at `longest`, stationary or not: R-hat will tell. Where sweeps are `together`,
-    chains are recorded, for which the run that follows needs the same kernel.
+    Returns the number of sweeps. Stops at `longest`, stationary or not: R-hat will tell. Chains are recorded where they
+    can be, for which the run that follows needs the same kernel.
     """
     bins, n = diagnostics.LogBins(1, chains.n_chains), 0
     while n < longest:
         tell("sweep of the burn-in", n, longest)
         # looks are taken at the end of a unit
-        rows = _energies_after(chains, min(bins.unit - n % bins.unit, longest - n), together=together)
+        rows = _energies_after(chains, min(bins.unit - n % bins.unit, longest - n))
         n += len(rows)
         looks = [bins.add(row[None]) for row in rows]
         if looks[-1]:
@@ -59,9 +61,9 @@ def find_burn_in(chains: Sweeping, longest: int, *, together: bool = False) -> i
     return n
 
 
-def _energies_after(chains: Sweeping, most: int, *, together: bool) -> np.ndarray:
+def _energies_after(chains: Sweeping, most: int) -> np.ndarray:
     """Advance by at most so many sweeps, as many as are soon done in one call; return energies after each."""
-    if isinstance(chains, TemperedChains) or (together and isinstance(chains, Engine)):
+    if isinstance(chains, (TemperedChains, Engine)):
         n = min(most, max(1, int(SOON / chains.sweep_seconds)))
         found: np.ndarray = chains.record(n, 1)["samples/energy"]
         return found
@@ -121,7 +123,7 @@ class _Chains(Examined):
     def run(self, model: BoltzmannMachine, *, beta: float, moments: bool, seed: int, threads: int) -> Inference:
         """Infer log Z and moments; moments are in the machine's units."""
         n_samples = self.n_sweeps // self.thin
-        pairs = PairCounts(model.n_units) if moments else None
+        target = TargetMoments(model, n_samples, self.n_chains, pairs=moments)
         order = resolve_order(self.order, self.name)
         doubt = warn_if_periodic(model, rule=self.name, order=order, beta=beta)
         chains = make_chains(
@@ -130,10 +132,9 @@ class _Chains(Examined):
             rule=self.name,
             order=order,
             beta=beta,
-            summed=True,
             seed=seed,
             initial=self.initial,
-            threads=threads_between(model, self.n_chains, self.thin, threads),
+            threads=threads_between(model, self.n_chains, self.n_sweeps, threads, WORTH_BLOCKS),
         )
         if self.burn_in == "auto":
             burnt = find_burn_in(chains, self.n_sweeps)
@@ -143,20 +144,16 @@ class _Chains(Examined):
         halves = PairHalves(model.n_units, self.n_chains, n_samples) if moments else None
         flips = chains.n_flips
         energies = np.empty((n_samples, self.n_chains))
-        n_blocks = min(N_BLOCKS, n_samples)
-        sums = np.zeros((n_blocks, self.n_chains, model.n_units))
-        sizes = np.bincount(np.arange(n_samples) * n_blocks // n_samples)
-        for t in range(n_samples):
-            tell("sweep", t * self.thin, self.n_sweeps)
-            chains.sweep(self.thin)
-            energies[t] = chains.energies() + model.offset
-            up = chains.bits()
-            sums[t * n_blocks // n_samples] += up
-            if pairs is not None and halves is not None:
-                pairs.add(chains)
+        piece = max(1, min(PIECE // (model.n_units * self.n_chains), int(SOON / (self.thin * chains.sweep_seconds))))
+        for start in range(0, n_samples, piece):
+            tell("sweep", start * self.thin, self.n_sweeps)
+            found = chains.record(min(piece, n_samples - start), self.thin)
+            energies[start : start + piece] = found["samples/energy"] + model.offset
+            up = target.add(found["samples/states"])
+            if halves is not None:
                 halves.add(up)
         frozen = self.n_chains == 1 and chains.n_flips == flips  # and no other chain to tell whether that is right
-        blocks = sums / sizes[:, None, None]
+        blocks = target.means()
         tau = float(diagnostics.tau_int(energies))
         ess, noise = energies.size / (2 * tau), diagnostics.standard_error(blocks)
         seen, one_point = np.maximum(noise, rarely(ess)), _is_one_point(self.initial)
@@ -167,7 +164,7 @@ class _Chains(Examined):
         errors = _errors_of_fractions(blocks, noise, ess, certain(model, beta), self.n_chains)
         n_updates = chains.n_swept * chains.n_chains * chains.n_units
         detail = {**chains.detail, "n_updates": n_updates, "burn_in": burnt, "r_hat": verdict.r_hat, "tau_int": tau}
-        return _result(model, self.name, beta, energies, blocks, errors, pairs, verdict, detail)
+        return _result(model, self.name, beta, energies, blocks, errors, target.pairs, verdict, detail)
 
 
 @options
@@ -276,24 +273,31 @@ def _result(
 
 
 class TargetMoments:
-    """Moments of `n_samples` states of `n_chains` chains, which come packed, in the order in which they were taken."""
+    """Moments of `n_samples` states of `n_chains` chains, which come packed, in the order in which they were taken.
 
-    def __init__(self, model: BoltzmannMachine, n_samples: int, n_chains: int) -> None:
+    Attributes
+    ----------
+    pairs : PairCounts or None
+        Of pairs of units, which not everybody needs.
+    """
+
+    def __init__(self, model: BoltzmannMachine, n_samples: int, n_chains: int, *, pairs: bool = True) -> None:
         self._units, self._n_units = model.convention, model.n_units
-        self._pairs = PairCounts(model.n_units)
+        self.pairs = PairCounts(model.n_units) if pairs else None
         self._block = np.arange(n_samples) * min(N_BLOCKS, n_samples) // n_samples
         self._sums = np.zeros((self._block[-1] + 1, n_chains, model.n_units))
         self._done = 0
 
-    def add(self, packed: np.ndarray) -> None:
-        """Count states, (n_samples, n_chains, ceil(n_units / 8)) uint8, unit 0 in the lowest bit."""
+    def add(self, packed: np.ndarray) -> np.ndarray:
+        """Count states, (n_samples, n_chains, ceil(n_units / 8)) uint8, unit 0 in the lowest bit; return the bits."""
         up = np.unpackbits(packed, axis=2, count=self._n_units, bitorder="little")
-        for t, states in enumerate(up):
-            self._sums[self._block[self._done + t]] += states
-        rows = up.reshape(-1, self._n_units)
-        count_pairs(pack_rows(rows), self._pairs.counts)
-        self._pairs.n += len(rows)
+        add_by_part(self._sums, self._block[self._done : self._done + len(up)], up)
+        if self.pairs is not None:
+            rows = up.reshape(-1, self._n_units)
+            count_pairs(pack_rows(rows), self.pairs.counts)
+            self.pairs.n += len(rows)
         self._done += len(packed)
+        return up
 
     def means(self) -> np.ndarray:
         """Return the part of the time that units are up in blocks of samples, (n_blocks, n_chains, n_units)."""
@@ -301,10 +305,11 @@ class TargetMoments:
 
     def result(self, ess: float, sure: np.ndarray, n_starts: float) -> dict[str, Any]:
         """Return the moment fields of an Inference; for the arguments see `_errors_of_fractions`."""
+        assert self.pairs is not None
         blocks = self.means()
         noise = diagnostics.standard_error(blocks)
         if blocks.shape[1] >= FEWEST_SPREAD:
             of_chains = blocks.mean(axis=0)
             noise = np.maximum(noise, spread_error(of_chains - of_chains.mean(axis=0)))
         error = _errors_of_fractions(blocks, noise, ess, sure, n_starts)
-        return moments_from_up(self._units, self._pairs.up()) | {"mean_error": self._units.span * error}
+        return moments_from_up(self._units, self.pairs.up()) | {"mean_error": self._units.span * error}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 
@@ -18,6 +19,14 @@ FEWEST_SAMPLES, FEWEST = 32, 256  # of a chain and in all, of which fewer leave 
 MOST_PAIRS = 256  # of units, about, that are looked at; as many as there are units where these are more
 
 
+def add_by_part(sums: np.ndarray, parts: np.ndarray, bits: np.ndarray) -> None:
+    """Add bits (n, ...) to the sums of their parts, numbers (n,) in ascending order. Mutates `sums`."""
+    ends = [*(np.flatnonzero(np.diff(parts)) + 1).tolist(), len(parts)]
+    for begin, end in itertools.pairwise([0, *ends]):
+        # numbers of 16 bits are summed in a quarter of the time
+        sums[parts[begin]] += bits[begin:end].sum(axis=0, dtype=np.uint16 if end - begin < 1 << 16 else np.int64)
+
+
 class PairHalves:
     """How often units i and i + d differed in either half of every chain, for some distances d."""
 
@@ -28,9 +37,11 @@ class PairHalves:
         self.counts = np.zeros((2, n_chains, n_units * len(self._shifts)), np.int64)
 
     def add(self, up: np.ndarray) -> None:
-        """Count the states of all chains, (n_chains, n_units) of 0 and 1; the middle one of an odd number is left."""
-        half, self._t = int(self._t >= self._half), self._t + 1
-        self.counts[half] += np.concatenate([up ^ np.roll(up, d, axis=1) for d in self._shifts], axis=1)
+        """Count samples of all chains, (n, n_chains, n_units) of 0 and 1; the middle one of an odd number is left."""
+        halves = (self._t + np.arange(len(up)) >= self._half).astype(np.int64)
+        n_units, self._t = up.shape[2], self._t + len(up)
+        for k, d in enumerate(self._shifts):
+            add_by_part(self.counts[..., n_units * k : n_units * (k + 1)], halves, up ^ np.roll(up, d, axis=2))
 
     def r_hat(self) -> float:
         """Return the largest R-hat of all pairs, `R_HAT_LIMIT` at most where it does not pass what chance may bring."""

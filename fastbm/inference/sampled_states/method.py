@@ -85,7 +85,7 @@ def visit_tempered(
 
 def _recorded(chains: Chains | TemperedChains, n_sweeps: int, thin: int, burn_in: int | None) -> Visited:
     if burn_in is None:
-        find_burn_in(chains, n_sweeps, together=True)
+        find_burn_in(chains, n_sweeps)
     else:
         chains.sweep(burn_in)
     left = n_sweeps // thin

@@ -16,7 +16,7 @@ from ...machine.machine import BoltzmannMachine
 from ...sampling.tempering import TemperedChains
 from ...sampling.unseen import unseen
 from ..estimator import SWEEPS, Examined, Knob, refuse_beside_betas, refuse_no_samples, sweeps
-from ..monte_carlo import TargetMoments, find_burn_in
+from ..monte_carlo import PIECE, TargetMoments, find_burn_in
 from ..result import Inference
 from ..scout.bases import unseen_starts
 from ..scout.bounds import certain
@@ -30,7 +30,6 @@ from .verdict import judge_ladders
 
 ENGINES = {"bennett": bennett, "mbar": mbar, "ti": integrate}
 BURN_IN = 0.25  # of the sweeps, at least, along a path from a product model
-PIECE = 1 << 22  # bits of states that are held at once, about
 
 
 @options

@@ -110,7 +110,7 @@ def sampled(
     started = time.perf_counter()
     chains = make_chains(model, N_CHAINS, beta=beta, seed=rng.derive(seed, rng.MONITOR), threads=threads)
     affordable = int(max_seconds / 4 / chains.sweep_seconds)
-    find_burn_in(chains, min(LONGEST_BURN_IN, max(SHORTEST_BURN_IN, affordable)), together=True)
+    find_burn_in(chains, min(LONGEST_BURN_IN, max(SHORTEST_BURN_IN, affordable)))
     pilot = chains.record(ROUND, 1)["samples/energy"]
     thin = min(LARGEST_THIN, math.ceil(2 * float(diagnostics.tau_int(pilot))))
     groups: list[Counts] = []
