@@ -50,7 +50,7 @@ def kernel(function: Callable[..., Any]) -> Any:
 
 
 def borrowing(function: Callable[..., Any]) -> Any:
-    """Compile a part of kernels that makes no arrays, and counts no references to those that it is given.
+    """Compile a kernel, or a part of some, that makes no arrays, and counts no references to those that it is given.
 
     To count them takes longer than what little work is done between two samples of few units.
     """

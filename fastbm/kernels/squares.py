@@ -25,8 +25,8 @@ def write_octets(octets, row, squares):
         m = min(16, octets.shape[0] - first)
         for k in range(m):
             word |= np.uint32(octets[first + k]) << np.uint32(k)
-        place, those = first % SIDE // 32, np.uint32((1 << m) - 1)
-        words[place] = words[place] & ~np.uint32(those << shift) | np.uint32(word << shift)
+        place, mask = first % SIDE // 32, np.uint32((1 << m) - 1)
+        words[place] = words[place] & ~np.uint32(mask << shift) | np.uint32(word << shift)
 
 
 @apart_borrowing

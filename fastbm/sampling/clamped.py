@@ -12,7 +12,7 @@ from ..machine.machine import BoltzmannMachine
 
 Clamp = tuple[Any, Any]
 
-ALL = 255  # bits of a byte
+WHOLE = 255  # a byte of which all bits are set
 
 
 class Conditioned:
@@ -77,7 +77,7 @@ class Conditioned:
             some = packed[..., min(k, n_bytes - 1)] >> shift
             if shift and k + 1 < n_bytes:
                 some |= packed[..., k + 1] << (8 - shift)
-            np.bitwise_or(some if mask == ALL else _spread(mask)[some], held[:, b], out=whole[..., b])
+            np.bitwise_or(some if mask == WHOLE else _spread(mask)[some], held[:, b], out=whole[..., b])
             first += mask.bit_count()
         return whole
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -28,16 +29,17 @@ from .chains import start_bits
 from .clamped import Conditioned
 from .engine.lanes import PIECE_SECONDS, WORTH_A_THREAD
 from .engine.remainders import check_energy
+from .engine.sparse import CHECKED
 from .gauge import require_gauge
 from .settings import Sampler, SampleSettings
 
 if TYPE_CHECKING:
-    from .engine.edges import EdgeNumbers
+    from .cluster_squares import Squares
 
 RULES = ("wolff", "swendsen-wang")
 BLOCKS_A_THREAD = 2  # clusters differ in size, so that chains take different times
 UNIT_SECONDS = 5e-8  # about what one unit takes in a Swendsen-Wang sweep; decides how often a stop is looked for
-CHECKED = 1 << 16  # units in all samples, from which on to check an energy takes no time beside them
+TOGETHER = 64  # chains whose samples are packed and whose energies are told between two looks for a stop
 _EVEN = 0.7  # a strength at which a bond is about as likely as not
 LARGEST_PULL = 1e290  # log-odds; sums over 10^18 units are still finite
 
@@ -95,7 +97,7 @@ class ClusterChains:
 
     ``clusters/size`` is the mean size of the cluster of a random unit since the last sample: Wolff draws the unit,
     Swendsen-Wang averages over all. Without a field its expectation is that of (sum_i g_i s_i)^2 / n_units, g the
-    gauge. Memory: 8 bytes for each entry of the whole matrix of couplings and each distinct beta.
+    gauge. Memory: 8 bytes for each entry of the whole matrix of couplings and each distinct beta; some MB for samples.
     """
 
     def __init__(
@@ -120,16 +122,14 @@ class ClusterChains:
         self._bias.setflags(write=False)
         signs = require_gauge(*self._graph, sampler=rule)
         self._turned = (signs < 0).astype(np.uint8)
-        bits = np.packbits(np.pad(self._turned, (0, -self.n_units % SIDE)), bitorder="little").view("<u4")
-        self._gauge = bits.astype(np.uint32).reshape(-1, SIDE // 32)[: None if self._turned.any() else 0]
         self._set_bonds(signs * _spin_bias(self._graph, self._bias, units))
         n_blocks = min(self.n_chains, BLOCKS_A_THREAD * threads if threads > 1 else 1)
         ends = np.linspace(0, self.n_chains, n_blocks + 1).astype(int)
         self.blocks = [slice(int(a), int(b)) for a, b in itertools.pairwise(ends)]
         self._streams = np.array(streams, np.uint32, order="C")
-        self.load_bits(up)
-        self._numbers: EdgeNumbers | None = None
         self._told: tuple[int, float] | None = None  # after how many sweeps the first chain had which energy
+        self.load_bits(up)
+        self._squares: Squares | None = None
         self.halt: Callable[[], bool] = never
         self._broken = False
         self._sizes, self._n_counted, self.n_swept = np.zeros(self.n_chains), 0, 0
@@ -159,6 +159,7 @@ class ClusterChains:
 
     def load_bits(self, up: np.ndarray) -> None:
         """Replace the states of all chains by (n_chains, n_units) of 0 and 1."""
+        self._told = None
         self._up = np.ascontiguousarray(up ^ self._turned)
 
     @property
@@ -233,29 +234,8 @@ class ClusterChains:
         """
         packed = np.empty((n_samples, self.n_chains, -(-self.n_units // 8)), np.uint8)
         energies, sizes = np.empty((n_samples, self.n_chains)), np.empty((n_samples, self.n_chains))
-        from ..kernels.sampling.record_sparse import room_of_samples  # many runs need none
-
-        step = max(1, int(PIECE_SECONDS / (UNIT_SECONDS * self.n_units)))  # sweeps of a chain in one call
-        before, last = (thin - 1, 1) if thin > step else (0, thin)
-        n = max(1, min(n_samples, step // last) if not before else 1)  # samples
-        most = max(1, step // (last * n)) if len(self._bias) == 1 else 1  # chains
-        numbers = self._exact_numbers
-
-        def run(block: slice) -> None:
-            of_sums = None if numbers is None else numbers.room(1)
-            room = room_of_samples(1, self.n_units, self.n_units, of_sums)
-            for some in self._alike(block, most):
-                for t in range(0, n_samples, n):
-                    if before:
-                        self._advance(some, before)
-                    if self._stopped():
-                        return
-                    part = slice(t, min(t + n, n_samples)), some
-                    self._record(some, last, room, packed[part], energies[part], sizes[part])
-                    sizes[t, some] += self._sizes[some]
-                    self._sizes[some] = 0.0
-
-        self._for_blocks(run, n_samples * thin)
+        take, found = partial(self._take, self._in_squares()), (packed, energies, sizes)
+        self._for_blocks(lambda block: take(block, thin, found), n_samples * thin)
         per_sweep = 1 if self.rule == "wolff" else self.n_units  # units that ask for the size of their cluster
         sizes[:1] /= per_sweep * (thin + self._n_counted)
         sizes[1:] /= per_sweep * thin
@@ -265,36 +245,50 @@ class ClusterChains:
             self._told = (self.n_swept, float(energies[-1, 0])) if n_samples * self.n_units >= CHECKED else None
         return {"samples/states": packed, "samples/energy": energies, "clusters/size": sizes}
 
-    def _record(
-        self, some: slice, thin: int, room: Any, packed: np.ndarray, energies: np.ndarray, sums: np.ndarray
+    def _take(self, squares: Squares | None, block: slice, thin: int, found: tuple[np.ndarray, ...]) -> None:
+        """Take samples of a block of chains, until a stop is asked for. Mutates their part of `found`."""
+        if squares is None:
+            self._take_one_by_one(block, thin, *found)
+            return
+        most = max(SIDE, int(PIECE_SECONDS / (UNIT_SECONDS * self.n_units)))  # sweeps in one call
+        before, last = (thin - 1, 1) if thin > most else (0, thin)
+        (packed, energies, sizes), room = found, squares.room()
+        n = 1 if before else max(1, min(len(packed), most // last))
+        for some in self._alike(block, max(1, most // (last * n))):
+            chains = self._up[some], self._streams[some], self._cuts[self._which[some.start]], self._pull[some.start]
+            for t in range(0, len(packed), n):
+                if before:
+                    self._advance(some, before)
+                if self._stopped():
+                    return
+                part = slice(t, min(t + n, len(packed))), some
+                squares.take(chains, last, room, packed[part], energies[part], sizes[part])
+                sizes[t, some] += self._sizes[some]
+                self._sizes[some] = 0.0
+
+    def _take_one_by_one(
+        self, block: slice, thin: int, packed: np.ndarray, energies: np.ndarray, sizes: np.ndarray
     ) -> None:
-        """Take samples of chains that are alike. Mutates `packed`, `energies`, and `sums`, what updates return."""
-        from ..kernels.sampling.record_clusters import record_clusters
-        from ..kernels.sampling.record_sparse import rows_of_samples
+        long = self.n_units * self.n_chains * UNIT_SECONDS > PIECE_SECONDS
+        for t in range(len(packed)):
+            self._advance(block, thin)
+            if self._broken:
+                return
+            for first in range(block.start, block.stop, TOGETHER):
+                if long and self._stopped():
+                    return
+                some = slice(first, min(first + TOGETHER, block.stop))
+                packed[t, some], energies[t, some] = self._packed(some), self._energies(some)
+            sizes[t, block], self._sizes[block] = self._sizes[block], 0.0
 
-        numbers, edges, machine = self._exact_numbers, None, None
-        if numbers is None:
-            bias = np.ascontiguousarray((self._bias[some] if len(self._bias) > 1 else self._bias).T)
-            machine = self._graph, bias, (float(self.units.lo), float(self.units.span))
-        else:
-            edges = numbers.of_samples, numbers.many_digits
-        graph = (*self._graph[:2], self._cuts[self._which[some.start]])
-        rows = rows_of_samples(len(sums), sums.shape[1], self.n_units)
-        energy = np.arange(self.n_units, dtype=np.int32), self._gauge, edges, machine
-        single, queue = True if self.rule == "wolff" else None, np.empty(self.n_units + 1, np.int32)
-        chains, found = (self._streams[some], leaps()), (rows, np.empty(sums.shape), np.empty(sums.shape))
-        record_clusters(self._up[some], queue, graph, self._pull[some.start], chains, thin, single, energy, room, found)
-        energies[:], sums[:] = found[1:]
-        packed[:] = rows.astype("<u4", copy=False).view(np.uint8)[:, :, : packed.shape[2]]
+    def _in_squares(self) -> Squares | None:
+        """Return what takes many samples in one call, of units that are not many and have the same biases."""
+        from .cluster_squares import LARGEST, Squares  # many runs need none
 
-    @property
-    def _exact_numbers(self) -> EdgeNumbers | None:
-        """Whole numbers by which energies are told, where all chains have the same and roundings are small."""
-        from .engine.edges import numbers_of  # many runs need none
-
-        if self._numbers is None and len(self._bias) == 1:
-            self._numbers = numbers_of(self._couplings, self._bias[0], binary=self.units.lo == 0)
-        return self._numbers if self._numbers is not None and self._numbers.exact else None
+        if self._squares is None and len(self._bias) == 1 and self.n_units <= LARGEST:
+            about = self._couplings, self._bias[0], self.units
+            self._squares = Squares(*about, self._turned, single=self.rule == "wolff")
+        return self._squares
 
     def _energies(self, block: slice) -> np.ndarray:
         bias = self._bias[block] if len(self._bias) > 1 else self._bias

@@ -16,7 +16,8 @@ Function = Callable[[np.ndarray], Any]
 
 NAMED = ("magnetisation", "overlap", "link_overlap", "structure_factor", "overlap_structure_factor")
 _NAME = re.compile(r"[A-Za-z0-9_-]*[A-Za-z0-9][A-Za-z0-9_-]*")
-BYTES = 1 << 18  # of states, or of their bits, that are looked at together
+WAVES = {"structure_factor", "overlap_structure_factor"}
+PIECE = 1 << 18  # bytes of states, or of their bits, that are looked at together
 OF_PAIRS = ("overlap", "link_overlap", "overlap_structure_factor")
 # names of rows of a run's summary, in which observables have theirs, and of what stands along them in exports
 TAKEN = frozenset({
@@ -119,7 +120,7 @@ class Observables:
             from .engine.edges import Links  # most runs need none
 
             self._links, self._n_links = Links(edges, model.n_units), len(edges)
-        for what in ("structure_factor", "overlap_structure_factor"):
+        for what in sorted(WAVES):
             if what in self._named.values():
                 from .structure import periodic_sides
 
@@ -134,6 +135,11 @@ class Observables:
     def has_functions(self) -> bool:
         """Whether any are functions of the user."""
         return bool(self._functions)
+
+    @property
+    def multiply(self) -> bool:
+        """Whether any may call BLAS, as functions of the user may."""
+        return self.has_functions or not WAVES.isdisjoint(self._named.values())
 
     @property
     def _pairs(self) -> list[str]:
@@ -217,7 +223,7 @@ class Observables:
         from .structure import structure_factor
 
         rows = packed.reshape(-1, packed.shape[-1])
-        step = max(1, BYTES // (8 * rows.shape[1]))
+        step = max(1, PIECE // (8 * rows.shape[1]))
         parts = [structure_factor(rows[k : k + step], self._sides) for k in range(0, len(rows), step)]
         return np.concatenate([np.empty(0), *parts]).reshape(packed.shape[:-1])
 
@@ -225,7 +231,7 @@ class Observables:
 def _count_bits(packed: np.ndarray) -> np.ndarray:
     """Return how many bits of each row of bytes are set, (...) of (..., n_bytes)."""
     rows = packed.reshape(-1, packed.shape[-1])
-    n_bytes, step = rows.shape[1], max(1, BYTES // rows.shape[1])
+    n_bytes, step = rows.shape[1], max(1, PIECE // rows.shape[1])
     found, words = np.empty(len(rows), np.int64), np.zeros((min(step, len(rows)), -(-n_bytes // 8)), np.uint64)
     for first in range(0, len(rows), step):
         some = rows[first : first + step]

@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-FEW = 64  # places of all longest sides together
-EXACT = 1 << 24  # up to which whole numbers are exact in float32
+PLACES, UNITS = 64, 1 << 14  # of all longest sides together, up to which sums one by one take longer than a product
 
 
 def periodic_sides(origin: Mapping[str, Any], n_units: int, what: str) -> list[int]:
@@ -45,7 +44,7 @@ def _count_across(packed: np.ndarray, sides: tuple[int, ...]) -> np.ndarray:
     n_units, most = math.prod(sides), max(sides)
     up = np.unpackbits(packed, axis=-1, count=n_units, bitorder="little")
     longest = [axis for axis, side in enumerate(sides) if side == most]
-    if len(longest) * most <= FEW and n_units < EXACT:  # short sums one by one take longer than a product
+    if 1 < len(longest) <= PLACES // most and n_units <= UNITS:
         counts = up.astype(np.float32) @ _members(sides)
         return counts.reshape(*packed.shape[:-1], len(longest), most).astype(np.float64)
     kind, up = np.uint16 if n_units < 1 << 16 else np.int64, up.reshape(*packed.shape[:-1], *sides)

@@ -8,31 +8,40 @@ import numpy as np
 import pytest
 
 import fastbm as bm
+from fastbm.kernels.words import SIDE
+from fastbm.sampling import cluster_squares, clusters
 from fastbm.sampling.clusters import RULES
 
 from .test_clusters import machine, make
 
+CASES = ["gauge", "biases of chains", "whole numbers", "many units", "two temperatures", "cut sweeps"]
+
 
 @pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("case", ["gauge", "biases of chains", "whole numbers", "two temperatures"])
-def test_samples_are_the_states_after_their_sweeps(rule: str, case: str) -> None:
+@pytest.mark.parametrize("case", CASES)
+def test_samples_are_the_states_after_their_sweeps(rule: str, case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """In any number of calls, side by side or one chain after the other, and whatever energies are told from."""
-    n_chains, settings = 7, dict[str, Any](beta=0.3)
+    n_chains, n_samples, thin, settings = 7, 150, 2, dict[str, Any](beta=0.3)
     model = bm.models.ising((11, 13)) if case == "whole numbers" else machine("mattis", "random", "spin")
     if case == "biases of chains":
         settings["bias"] = np.random.default_rng(1).normal(size=(n_chains, model.n_units))
     if case == "two temperatures":
         settings["beta"] = np.repeat([0.2, 0.6], [3, 4])
+    if case == "many units":
+        monkeypatch.setattr(cluster_squares, "LARGEST", 0)
+    if case == "cut sweeps":
+        monkeypatch.setattr(clusters, "PIECE_SECONDS", 1e-9)
+        n_samples, thin = 9, SIDE + 1
     chains, others, single = (make(model, rule, n_chains, **settings) for _ in range(3))
     for each in (chains, others, single):
         each.sweep(3)
-    found = chains.record(150, 2)
-    pieces = [others.record(n, 2) for n in (1, 5, 140, 4)]
+    found = chains.record(n_samples, thin)
+    pieces = [others.record(n, thin) for n in (1, 3, n_samples - 5, 0, 1)]
     for name, rows in found.items():
         assert np.array_equal(rows, np.concatenate([piece[name] for piece in pieces])), name
     bias = settings.get("bias", model.flat_bias)
-    for t in range(150):
-        single.sweep(2)
+    for t in range(n_samples):
+        single.sweep(thin)
         assert np.array_equal(single.packed(), found["samples/states"][t])
         values = model.convention.values(single.bits(), np.float64)
         exact = -(values * (0.5 * model.couplings.field(values) + bias)).sum(axis=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 import fastbm as bm
 from fastbm.runs.sample import pace
 from fastbm.sampling.observables import TAKEN
+from fastbm.sampling.structure import structure_factor
 from tests.support import machines
 from tests.support.machines import UNITS, calm
 from tests.support.samples import GLASS, SK, WORKLOADS, small, work
@@ -155,3 +157,15 @@ def test_no_row_of_a_summary_has_the_name_of_an_observable(name: str) -> None:
     own = set(run.config["sample"].get("observables") or {})
     names = {row for row in run.summary() if row not in own and row.replace("_", "").replace("-", "").isalnum()}
     assert names <= TAKEN
+
+
+@pytest.mark.parametrize("sides", [(8, 8, 8), (4, 6), (6, 4, 6), (9,), (130, 130)])
+def test_structure_factors_are_those_of_fourier_transforms(sides: tuple[int, ...]) -> None:
+    """By products of bits, and by sums one by one."""
+    up = np.random.default_rng(1).integers(0, 2, (2, 3, math.prod(sides)), np.uint8)
+    found = structure_factor(np.packbits(up, axis=-1, bitorder="little"), sides)
+    axes = [k for k, side in enumerate(sides) if side == max(sides)]
+    waves = np.fft.fftn(2.0 * up.reshape(2, 3, *sides) - 1.0, axes=range(2, 2 + len(sides)))
+    of_axes = [waves[(..., *(int(k == axis) for k in range(len(sides))))] for axis in axes]
+    exact = np.mean(np.abs(of_axes) ** 2, axis=0) / up.shape[2]
+    np.testing.assert_allclose(found, exact, rtol=1e-9, atol=1e-12)

@@ -30,8 +30,8 @@ def record_clusters(up, queue, graph, pull, chains, thin, single, energy, room, 
     Cost: that of the updates, and about that of `energies_packed` for as many samples as a square has rows.
     """
     (streams, table), (rows, energies, sums) = chains, found
-    (places, gauge, edges, machine), (n_chains, n) = energy, (up.shape[0], sums.shape[0])
-    words, marks, kept, at = empty(BLOCK, np.uint32), empty(MARKS, np.uint32), room[0][0], np.int64(BLOCK)
+    (places, gauge, edges, machine), (n_chains, n), at = energy, sums.T.shape, np.int64(BLOCK)
+    words, marks, kept = empty(BLOCK, np.uint32), empty(MARKS, np.uint32), room[0][0]
     beside = max(1, SIDE // n)  # chains, whose samples lie side by side
     for start in range(0, n_chains, beside):
         stop = min(start + beside, n_chains)
@@ -54,8 +54,11 @@ def record_clusters(up, queue, graph, pull, chains, thin, single, energy, room, 
                 if end == n:
                     put_back(words, marks, streams[c], at)
                     at = np.int64(BLOCK)
-            turn_squares(room[0][0], room[1])
+            turn_squares(kept, room[1])
             pick_rows(room[1], places, 0, room[2][0])
             tell_energies(room, lane, start, edges, machine)
-            for lane in range((stop - start) * (end - first)):
-                energies[first + lane % (end - first), start + lane // (end - first)] = room[5][0, lane]
+            lane = 0
+            for c in range(start, stop):
+                for t in range(first, end):
+                    energies[t, c] = room[5][0, lane]
+                    lane += 1

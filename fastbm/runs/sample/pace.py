@@ -126,8 +126,8 @@ class SamplingTask(Breakable):
 
     @property
     def multiplies(self) -> bool:
-        """Whether blocks may call BLAS; functions of the user may."""
-        return getattr(self.chains, "multiplies", True) or self._observables.has_functions
+        """Whether blocks may call BLAS."""
+        return getattr(self.chains, "multiplies", True) or self._observables.multiply
 
     @property
     def detail(self) -> dict[str, Any]:

@@ -91,7 +91,7 @@ class EdgeNumbers:
         exponent = min(room) - 1  # as numbers are rounded up
         self.unit, self._numbers = math.ldexp(1.0, -exponent), np.rint(np.ldexp(values, exponent))
         self._rounded = float(np.abs(np.ldexp(self._numbers, -exponent) - values).sum())
-        return True
+        return self.unit > 0.0
 
     @property
     def arrays(self) -> tuple[np.ndarray, ...]:
@@ -178,13 +178,13 @@ class Links:
     """Edges (n, 2) int32 between units, of which it is counted how many are unlike."""
 
     def __init__(self, edges: np.ndarray, n_units: int) -> None:
-        self._n_units, left = n_units, -len(edges) % (EDGES or 1)
-        ends = np.concatenate([edges, np.full((left, 2), n_units)], dtype=np.int32)
-        numbers = np.append(np.ones(len(edges)), np.zeros(left))
+        self._n_units, step = n_units, EDGES or 1
+        left = np.full((-len(edges) % step, 2), n_units)  # between nothing, which is never unlike
+        ends = np.concatenate([edges, left], dtype=np.int32)
         tables = np.zeros((0, FEW_DIGITS, 16), np.uint16)
         if EDGES:
-            tables = tables_of_sums(numbers.astype(np.int64).reshape(-1, EDGES), FEW_DIGITS)
-        self._arrays = ends, numbers, tables
+            tables = np.repeat(tables_of_sums(np.ones((1, EDGES), np.int64), FEW_DIGITS), len(ends) // EDGES, axis=0)
+        self._arrays = ends, np.ones(len(ends)), tables
 
     def count_unlike(self, packed: np.ndarray) -> np.ndarray:
         """Return how many there are in each state, (...) whole float64, of packed states (..., n_bytes)."""
@@ -195,7 +195,9 @@ class Links:
         for first in range(0, len(rows), SIDE):
             part = rows[first : first + SIDE]
             some.view(np.uint8)[: len(part), : part.shape[1]] = part
-            write_rows(some.astype("<u4", copy=False), words[:-1], False, rooms[1])  # which is its own inverse
+            write_rows(
+                some.astype("<u4", copy=False), words[:-1], False, rooms[1]
+            )  # rows of units, from those of states
             sum_unlike(words[None, : self._n_units + 1], self._arrays, None, rooms[0], sums)
             found[first : first + SIDE] = sums[0, : len(part)]
         return found.reshape(packed.shape[:-1])
