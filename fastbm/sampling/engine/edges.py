@@ -195,9 +195,8 @@ class Links:
         for first in range(0, len(rows), SIDE):
             part = rows[first : first + SIDE]
             some.view(np.uint8)[: len(part), : part.shape[1]] = part
-            write_rows(
-                some.astype("<u4", copy=False), words[:-1], False, rooms[1]
-            )  # rows of units, from those of states
+            # what writes a row of bits for each state writes one for each unit from these
+            write_rows(some.astype("<u4", copy=False), words[:-1], False, rooms[1])
             sum_unlike(words[None, : self._n_units + 1], self._arrays, None, rooms[0], sums)
             found[first : first + SIDE] = sums[0, : len(part)]
         return found.reshape(packed.shape[:-1])
