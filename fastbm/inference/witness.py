@@ -51,7 +51,7 @@ def examine(model: BoltzmannMachine, found: Inference, beta: float, seed: int, t
     seconds = float(found.detail.get("n_updates", 0)) * each
     seen = scout(
         model, beta, part * seconds, rng.derive(seed, SCOUT), threads, as_bits=as_bits,
-        in_one_call=found.method in ("tempering", "gibbs", "metropolis"),  # whose other kernels are few
+        in_one_call=found.method in ("tempering", "gibbs", "metropolis"),  # which compile no more for it
     )  # fmt: skip
     facts: dict[str, Any] = {"log_z_bound": seen.bound, "bound_by": seen.bound_by, "round_trips": seen.round_trips}
     reason = _beyond_bounds(model, found, beta, seen)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -234,8 +233,8 @@ class ClusterChains:
         """
         packed = np.empty((n_samples, self.n_chains, -(-self.n_units // 8)), np.uint8)
         energies, sizes = np.empty((n_samples, self.n_chains)), np.empty((n_samples, self.n_chains))
-        take, found = partial(self._take, self._in_squares()), (packed, energies, sizes)
-        self._for_blocks(lambda block: take(block, thin, found), n_samples * thin)
+        squares, found = self._in_squares(), (packed, energies, sizes)
+        self._for_blocks(lambda block: self._take(squares, block, thin, found), n_samples * thin)
         per_sweep = 1 if self.rule == "wolff" else self.n_units  # units that ask for the size of their cluster
         sizes[:1] /= per_sweep * (thin + self._n_counted)
         sizes[1:] /= per_sweep * thin

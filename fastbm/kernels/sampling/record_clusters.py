@@ -24,13 +24,12 @@ def record_clusters(up, queue, graph, pull, chains, thin, single, energy, room, 
     Mutates `up` (n_chains, n_units), `queue`, streams, `room`, which `room_of_samples` has made for one group, and
     `found`: rows (n_samples, n_chains, words) uint32, energies (n_samples, n_chains), and what updates return, as many.
     `chains` is (streams, table), and `single` True for `wolff_update`, None for `swendsen_wang_update`, whose arguments
-    the first ones are. `energy` is (places, gauge, edges, machine): the numbers
-    of all units; the bits of those that are turned in `up`, (squares or none, words of a row); and what `tell_energies`
-    takes, which is given the number of a chain as its column.
+    the first ones are; the other is not compiled. `energy` is (places, gauge, edges, machine): the numbers of all
+    units; the bits of those that are turned in `up`, (squares or none, words of a row); and what `tell_energies` takes.
     Cost: that of the updates, and about that of `energies_packed` for as many samples as a square has rows.
     """
     (streams, table), (rows, energies, sums) = chains, found
-    (places, gauge, edges, machine), (n_chains, n), at = energy, sums.T.shape, np.int64(BLOCK)
+    (places, gauge, edges, machine), n_chains, n, at = energy, up.shape[0], sums.shape[0], np.int64(BLOCK)
     words, marks, kept = empty(BLOCK, np.uint32), empty(MARKS, np.uint32), room[0][0]
     beside = max(1, SIDE // n)  # chains, whose samples lie side by side
     for start in range(0, n_chains, beside):
