@@ -1,6 +1,9 @@
 """Arrays of whole cache lines, and arrays near one.
 
 Vectors that lie across two lines are loaded at half the speed, and a line that two threads write to is sent to and fro.
+
+Memory that is new to a process is cleared page by page before it is written to, which takes as long as to write samples
+of small machines. That of large arrays is therefore kept for the next ones when they are no more, some of it.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import numpy as np
 LINE, WORD = 128, 16  # bytes: of two lines, which come together, and where NumPy's own arrays start
 HUGE = 1 << 21  # bytes of a huge page
 LARGE = 3 << 19  # bytes that are worth one
+KEPT = 1 << 26  # bytes of memory that nothing lies in, at most
 FAR = 400  # powers of two from 1 beyond which numbers are taken near 1 before they are squared
 
 
@@ -30,6 +34,40 @@ def zeros(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     return np.ndarray(shape, kind, memory, -memory.__array_interface__["data"][0] % LINE)
 
 
+class _Kept:
+    """Memory of large arrays that are no more, by its address, the latest last. Threads may take and give at once."""
+
+    def __init__(self) -> None:
+        self._parts: dict[int, np.ndarray] = {}
+
+    def take(self, size: int) -> np.ndarray:
+        """Return memory of so many bytes, or up to twice as many: the latest that there is, else new."""
+        for address, part in reversed(list(self._parts.items())):
+            if size <= part.nbytes <= 2 * size and self._parts.pop(address, None) is not None:
+                return part
+        return np.empty(size, np.uint8)
+
+    def give(self, part: np.ndarray) -> None:
+        """Keep memory; what has been kept for longest goes where it is too much."""
+        self._parts[part.__array_interface__["data"][0]] = part
+        while sum(one.nbytes for one in list(self._parts.values())) > KEPT:
+            self._parts.pop(next(iter(self._parts), 0), None)
+
+
+class Lease:
+    """What arrays in kept memory refer to: it gives the memory back when none of them is left."""
+
+    def __init__(self, size: int, kept: _Kept) -> None:
+        self._memory, self._give = kept.take(size), kept.give
+        self.__array_interface__ = self._memory.__array_interface__
+
+    def __del__(self) -> None:
+        self._give(self._memory)
+
+
+_KEPT = _Kept()
+
+
 def empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     """Return an array of no values yet that has its cache lines to itself, and a large one starts at a huge page.
 
@@ -39,8 +77,10 @@ def empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     """
     kind = np.dtype(dtype)
     size = math.prod(shape) * kind.itemsize
-    start, room = (HUGE, max(_whole(size, HUGE), 2 * HUGE)) if size >= LARGE else (LINE, _whole(size))
-    memory = np.empty(room + start, np.uint8)
+    if size >= LARGE:
+        start, memory = HUGE, np.asarray(Lease(max(_whole(size, HUGE), 2 * HUGE) + HUGE, _KEPT))
+    else:
+        start, memory = LINE, np.empty(_whole(size) + LINE, np.uint8)
     array = np.ndarray(shape, kind, memory, -memory.__array_interface__["data"][0] % start)
     memory.flags.writeable = False
     return array

@@ -104,25 +104,29 @@ store_word, store_half, store_byte = (_storing(ir.IntType(size)) for size in (64
 
 
 @intrinsic
-def copy_parts(typing: Any, to: Any, start: Any, n: Any, parts: Any) -> Any:
-    """Copy the first 16 / parts bytes of each of n times 16, given both addresses; parts are 1, 2 or 4."""
+def copy_parts(typing: Any, to: Any, start: Any, next_: Any, n: Any, parts: Any) -> Any:
+    """Copy the first 16 / parts bytes of n places to every sixteenth byte; parts are 1, 2 or 4.
+
+    The arguments are the addresses, and the distance in bytes from one place to the next.
+    """
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        to, start, n, parts = args
+        to, start, next_, n, parts = args
         for number, kind in ((1, ir.VectorType(_INDEX, 4)), (2, _ADDRESS), (4, _INDEX)):
             asked = builder.icmp_signed("==", parts, ir.Constant(_ADDRESS, number))
             with builder.if_then(asked), cgutils.for_range(builder, n) as loop:
-                here = builder.mul(loop.index, ir.Constant(_ADDRESS, 16))
+                here = builder.mul(loop.index, next_)
                 value = builder.load(_at(builder, start, here, kind), align=4)
-                builder.store(value, _at(builder, to, here, kind), align=4)
+                there = builder.mul(loop.index, ir.Constant(_ADDRESS, 16))
+                builder.store(value, _at(builder, to, there, kind), align=4)
         return context.get_dummy_value()
 
-    return types.void(*[types.intp] * 4), generate
+    return types.void(*[types.intp] * 5), generate
 
 
 @intrinsic
 def pack_octets(typing: Any, octets: Any, n_octets: Any, bits: Any, next_bits: Any) -> Any:
-    """Write bytes of 0 and 1, a multiple of 16, as bits, the first in the lowest one: `SQUARE` of them, then more.
+    """Write bytes of 0 and 1, a multiple of 8, as bits, the first in the lowest one: `SQUARE` of them, then more.
 
     The arguments are addresses, a number, and the distance in bytes from where so many bits are to where the next are.
     """
@@ -130,7 +134,7 @@ def pack_octets(typing: Any, octets: Any, n_octets: Any, bits: Any, next_bits: A
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         octets, n_octets, bits, next_bits = args
         first = ir.Constant(_ADDRESS, 0)
-        for width in (VECTOR, 16):
+        for width in (VECTOR, 16, 8):
             last = builder.and_(n_octets, ir.Constant(_ADDRESS, -width))
             kind = ir.VectorType(_BYTE, width)
             with cgutils.for_range_slice(builder, first, last, ir.Constant(_ADDRESS, width)) as (k, _):

@@ -17,14 +17,14 @@ LANES = 4 * QUAD
 @borrowing
 def write_octets(octets, row, squares):
     """Write bytes of 0 and 1 as the bits of a row. Mutates `squares`; `octets` is contiguous."""
-    whole = octets.shape[0] // 16 * 16 if TILED else 0
+    whole = octets.shape[0] // 8 * 8 if TILED else 0
     if TILED:
         pack_octets(octets.ctypes.data, whole, squares[0, row].ctypes.data, squares.strides[0])
-    for first in range(whole, octets.shape[0], 16):
+    for first in range(whole, octets.shape[0], 8):
         words, shift, word = squares[first // SIDE, row], np.uint32(first % 32), np.uint32(0)
-        m = min(16, octets.shape[0] - first)
+        m = min(8, octets.shape[0] - first)
         for k in range(m):
-            word |= np.uint32(octets[first + k]) << np.uint32(k)
+            word |= np.uint32(octets[np.uint64(first + k)]) << np.uint32(k)  # looked up without a question of its sign
         place, mask = first % SIDE // 32, np.uint32((1 << m) - 1)
         words[place] = words[place] & ~np.uint32(mask << shift) | np.uint32(word << shift)
 
@@ -58,9 +58,9 @@ def pick_rows(turned, places, first, words):
 
 @borrowing
 def write_rows(turned, rows):
-    """Write the bits of turned squares, each one's as a row. Mutates `rows` (at most `SIDE`, n QUAD) uint32."""
+    """Write the bits of turned squares, each one's as a row. Mutates `rows` (at most `SIDE`, n_bytes) uint8."""
     for t in range(rows.shape[0]):
         begin = LANES * (t % 32) + t // 32
-        for s in range(turned.shape[0]):
-            for g in range(QUAD):
-                rows[t, QUAD * s + g] = turned[s, begin + QUAD * g]
+        for b in range(rows.shape[1]):
+            word = turned[b // (4 * QUAD), begin + QUAD * (b // 4 % QUAD)]
+            rows[t, b] = np.uint8(word >> np.uint32(8 * (b % 4)))

@@ -223,7 +223,8 @@ def tables_of_sums(numbers: np.ndarray, n_digits: int) -> np.ndarray:
 
 def room_of_sums(n_states: int, n_digits: int) -> tuple[np.ndarray, ...]:
     """Return the room that `sum_unlike` needs for sums of at most so many states. It is not compiled."""
-    return np.zeros((n_states if EDGES else 0, WORDS, n_digits, 2, 16), np.uint32), _MATRICES, CHAINS
+    totals = np.zeros((n_states if EDGES else 0, WORDS, n_digits, 2, 16), np.uint32)
+    return totals, np.empty((4, 16), np.int64), _MATRICES, CHAINS
 
 
 @apart_borrowing
@@ -236,7 +237,7 @@ def sum_unlike(ups, edges, many, room, sums):
     `EDGES` is 0 numbers are added. `many` is None where there are `FEW_DIGITS`.
     Cost: 8 vector operations for five edges and 32 chains, or about 60 for four.
     """
-    (units, numbers, tables), (totals, matrices, chains) = edges, room
+    (units, numbers, tables), (totals, wholes, matrices, chains) = edges, room
     n_states, n_digits, least = ups.shape[0], tables.shape[1], 0.0
     if EDGES:
         for number in numbers:
@@ -255,34 +256,42 @@ def sum_unlike(ups, edges, many, room, sums):
         end = min(piece + _PIECE, tables.shape[0])
         for block in range(piece, end, _NEAR):
             for t in range(n_states):
-                up, total = ups.ctypes.data + t * ups.strides[0], totals.ctypes.data + t * totals.strides[0]
-                where = up, units.ctypes.data, tables.ctypes.data, total, matrices.ctypes.data
+                own = totals[t if tables.shape[0] > _NEAR else 0]  # one, which stays in the first cache
+                where = ups.ctypes.data + t * ups.strides[0], units.ctypes.data, tables.ctypes.data, own.ctypes.data
                 for first in range(block, min(block + _NEAR, end), GROUPS):
                     last = min(first + GROUPS, end)
                     if many is None:
-                        add_few_digits(*where, first, last)
+                        add_few_digits(*where, matrices.ctypes.data, first, last)
                     elif n_digits == SOME_DIGITS:
-                        add_some_digits(*where, first, last)
+                        add_some_digits(*where, matrices.ctypes.data, first, last)
                     else:
-                        add_many_digits(*where, first, last)
-        for t in range(n_states):
-            _take_digits(totals[t], chains, sums[t])
+                        add_many_digits(*where, matrices.ctypes.data, first, last)
+                if block + _NEAR >= end:
+                    _take_digits(own, wholes, chains, sums[t])
 
 
 @borrowing
-def _take_digits(totals, chains, sums):
-    """Add totals of digits to the sums of their chains. Mutates both: the totals become zeros."""
-    for p in range(totals.shape[1]):
-        factor = np.float64(1 << (DIGIT * p))
-        if LOOKS_UP:
-            for h in range(totals.shape[0] // 2):
-                own, even, odd = sums[64 * h : 64 * h + 64], totals[2 * h, p], totals[2 * h + 1, p]
-                for k in range(16):
-                    own[4 * k] += factor * np.float64(even[0, k])
-                    own[4 * k + 1] += factor * np.float64(odd[0, k])
-                    own[4 * k + 2] += factor * np.float64(even[1, k])
-                    own[4 * k + 3] += factor * np.float64(odd[1, k])
-        else:
+def _take_digits(totals, wholes, chains, sums):
+    """Add totals of digits to the sums of their chains. Mutates all of them: the totals become zeros."""
+    n_digits = totals.shape[1]
+    if LOOKS_UP:
+        for h in range(totals.shape[0] // 2):
+            own = sums[64 * h : 64 * h + 64]
+            wholes[:] = 0
+            for p in range(n_digits):
+                shift = np.int64(DIGIT * p)
+                for j in range(4):
+                    whole, digits = wholes[j], totals[2 * h + j % 2, p, j // 2]
+                    for k in range(16):
+                        whole[k] += np.int64(digits[k]) << shift
+            for k in range(16):
+                own[4 * k] += np.float64(wholes[0, k])
+                own[4 * k + 1] += np.float64(wholes[1, k])
+                own[4 * k + 2] += np.float64(wholes[2, k])
+                own[4 * k + 3] += np.float64(wholes[3, k])
+    else:
+        for p in range(n_digits):
+            factor = np.float64(1 << (DIGIT * p))
             for w in range(totals.shape[0]):
                 for half in range(2):
                     for k in range(16):

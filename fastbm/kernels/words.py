@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .bit_vectors import store_byte, store_word
+from .bit_vectors import copy_parts, store_byte, store_word
 from .jit import apart, apart_borrowing, borrowing, cgutils, config, inlined, intrinsic, ir, types
 from .vectors import add_common_edges, add_unlike_edges
 
@@ -192,6 +192,13 @@ def write_rows(up, rows, past_caches, room):
         return
     squares, last, lines = room
     n_units, n_chains, n_bytes, next_row = up.shape[0], rows.shape[0], rows.shape[1] * rows.itemsize, rows.strides[0]
+    if n_bytes <= 8:
+        for w in range(0, up.shape[1], QUAD):
+            copy_parts(last.ctypes.data, up.ctypes.data + 4 * w, up.strides[0], n_units, 1)
+            turn_bits(squares.ctypes.data, last.ctypes.data, 4 * QUAD)
+            place = rows.ctypes.data + 32 * w * next_row
+            _write_short(squares[0], lines, place, next_row, n_bytes, min(SIDE, n_chains - 32 * w))
+        return
     streams = past_caches and (rows.ctypes.data | next_row) % LINE == 0
     # the last columns first: what their lines write beyond a row is written again
     for column in range((n_bytes - 1) // LINE * LINE, -LINE, -LINE):
@@ -221,6 +228,24 @@ def write_rows(up, rows, past_caches, room):
             _write_parts(lines[n_whole:], place + n_whole * next_row, next_row, size, n_rows - n_whole)
     if streams:
         fence()
+
+
+@borrowing
+def _write_short(square, lines, place, next_row, size, n_rows):
+    """Write the first `size` bytes of words of 64 units, at most 8, to so many rows, given the address of the first.
+
+    What a row's word writes beyond it is written again by the next rows, and by bytes of the last ones.
+    """
+    n_whole = max(0, n_rows - (7 // size if next_row == size else n_rows))
+    for w in range(QUAD):
+        for k in range(min(SHORT, n_whole - SHORT * w)):
+            store_word(place, _W(square[k, w]) | _W(square[k, QUAD + w]) << _W(SHORT))
+            place += next_row
+    for c in range(n_whole, n_rows):
+        word = _W(square[c % SHORT, c // SHORT]) | _W(square[c % SHORT, QUAD + c // SHORT]) << _W(SHORT)
+        for k in range(size):
+            store_byte(place + k, word >> _W(8 * k))
+        place += next_row
 
 
 @borrowing

@@ -8,8 +8,8 @@ import numpy as np
 
 from ..kernels.ahead import leaps
 from ..kernels.sampling.record_clusters import record_clusters
-from ..kernels.sampling.record_sparse import room_of_samples, rows_of_samples
-from ..kernels.words import SIDE
+from ..kernels.sampling.record_sparse import room_of_samples
+from ..kernels.words import QUAD, SIDE
 from ..machine.couplings import Couplings
 from ..machine.units import Units
 from .engine.edges import numbers_of
@@ -55,7 +55,7 @@ class Squares:
         `sums`, as many of what updates return.
         """
         (up, streams, cuts, pull), (own, queue) = chains, room
-        rows = rows_of_samples(len(sums), len(up), self._n_units)
+        rows = np.empty((*sums.shape, -(-self._n_units // SIDE) * QUAD), np.uint32)
         found, graph = (rows, np.empty(sums.shape), np.empty(sums.shape)), (*self._graph[:2], cuts)
         record_clusters(up, queue, graph, pull, (streams, leaps()), thin, self._single, self._energy, own, found)
         energies[:], sums[:] = found[1:]

@@ -32,9 +32,9 @@ class EvenTimes(NamedTuple):
         """Return how many of the times are at `time` or before it."""
         return min(time // self.thin, self.n)
 
-    def between(self, start: int, stop: int) -> np.ndarray:
-        """Return the times from number `start` on, before number `stop`, int64."""
-        return self.thin * np.arange(start + 1, stop + 1)
+    def between(self, start: int, stop: int, since: int = 0) -> np.ndarray:
+        """Return the times from number `start` on, before number `stop`, that much later; int64, a new array."""
+        return np.arange(since + self.thin * (start + 1), since + self.thin * stop + 1, self.thin)
 
     def alike(self, k: int, step: int) -> int:
         """Return how many times follow one another by `step` from number k on, which lies `step` ahead itself."""
@@ -55,9 +55,9 @@ class LogTimes(NamedTuple):
         """Return how many of the times are at `time` or before it."""
         return int(np.searchsorted(log_times(self.n_sweeps), time, side="right"))
 
-    def between(self, start: int, stop: int) -> np.ndarray:
-        """Return the times from number `start` on, before number `stop`, int64."""
-        return log_times(self.n_sweeps)[start:stop]
+    def between(self, start: int, stop: int, since: int = 0) -> np.ndarray:
+        """Return the times from number `start` on, before number `stop`, that much later; int64, a new array."""
+        return log_times(self.n_sweeps)[start:stop] + since
 
     def alike(self, k: int, step: int) -> int:
         """Return how many times follow one another by `step` from number k on, which lies `step` ahead itself."""

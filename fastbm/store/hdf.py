@@ -13,6 +13,7 @@ import h5py
 import numpy as np
 from h5py import h5a, h5d, h5g, h5l, h5o, h5p, h5s, h5t
 
+from .._base.arrays import Lease
 from .._base.checks import nearest
 from .._base.hdf5 import AXIS, SCALE_ATTRIBUTES
 from .._base.streams import Stream
@@ -35,10 +36,10 @@ def as_array(name: str, value: Any) -> np.ndarray:
 
 
 def _is_constant(value: Any) -> bool:
-    """Tell whether `value` is a contiguous array of numbers whose memory NumPy owns, and nobody can write to."""
+    """Tell whether `value` is a contiguous array of numbers whose memory NumPy owns, or a lease, and nobody can write to."""
     memory = value
     while isinstance(memory, np.ndarray) and not memory.flags.writeable:
-        if memory.base is None:
+        if memory.base is None or isinstance(memory.base, Lease):
             return value.dtype.kind in "biufc" and bool(value.flags.c_contiguous)
         memory = memory.base
     return False

@@ -222,7 +222,8 @@ def sweep_lookup(up, graph, table, chains, visits, ways, kept):
             sample, part = t // thin, WORDS // side
             v, first = sample // side, sample % side * part
             if COMPILED:
-                copy_parts(kept.ctypes.data + v * kept.strides[0] + 4 * first, up.ctypes.data, up.shape[0], side)
+                to = kept.ctypes.data + v * kept.strides[0] + 4 * first
+                copy_parts(to, up.ctypes.data, up.strides[0], up.shape[0], side)
             else:
                 _keep_plainly(up, kept[v], first)
     return n_flips[0]

@@ -36,11 +36,6 @@ def room_of_samples(n_groups: int, n_bits: int, n_units: int, of_sums: Any) -> t
     return kept, turned, states, back, turned_back, np.empty((1, SIDE)), of_sums
 
 
-def rows_of_samples(n_samples: int, n_chains: int, n_units: int) -> np.ndarray:
-    """Return rows of whole squares for the bits of samples. It is not compiled."""
-    return np.empty((n_samples, n_chains, -(-n_units // SIDE) * QUAD), np.uint32)
-
-
 @borrowing
 def tell_energies(room, n_lanes, column, edges, machine):
     """Have the sums of the room be the energies of the states that lie in its first lanes. Mutates `room`.
@@ -64,7 +59,7 @@ def tell_energies(room, n_lanes, column, edges, machine):
 def _write_samples(room, group, chains, places, edges, machine, rows, energies):
     """Write samples of chains, from one to before another, and their energies.
 
-    Mutates `rows` (n_samples, n_chains, words), `energies` (n_samples, n_chains) and `room`, which `room_of_samples`
+    Mutates `rows` (n_samples, n_chains, n_bytes), `energies` (n_samples, n_chains) and `room`, which `room_of_samples`
     has made. Of that the first array holds the samples: unit i of the first chain is bit places[i] of the group, and
     those of the others follow. `edges` and `machine` are as for `tell_energies`.
     """
@@ -83,7 +78,7 @@ def _write_samples(room, group, chains, places, edges, machine, rows, energies):
 def record_few(up, chains, visits, hold, places, energy, rooms, rows, energies):
     """Take samples of few chains.
 
-    Mutates `rows` (n_samples, n_chains, words) uint32, `energies` (n_samples, n_chains), the streams and `up`, which is
+    Mutates `rows` (n_samples, n_chains, n_bytes) uint8, `energies` (n_samples, n_chains), the streams and `up`, which is
     (bits, the same as a row of bytes); returns the number of flips. `chains` is (edges, start, scale, streams), with
     edges (indptr, indices, rises) in fours, and `visits` (sites, thin), the kernels' arguments as `hold` is, `sites`
     being one row for all sweeps or one for each. `rooms` are that for `_write_samples` and that for sweeps, (words,

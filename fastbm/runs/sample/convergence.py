@@ -17,7 +17,7 @@ from .units import agreements, spaced
 from .valleys import is_even, is_long, why_unseen
 
 MOST_NUMBERS = 1 << 19  # of a series that are looked at, evenly spaced: ranks of more take seconds
-MOST_COMPARED = 1 << 17  # of these for a verdict, which is to take a small part of the time of a run
+MOST_COMPARED = 1 << 16  # of these for a verdict, which is to take a small part of the time of a run
 # of these for R-hat, as long as chains have so many samples: that of slow chains is the same, that of others is 1
 MOST_RANKED, FEWEST_RANKED = 1 << 12, 64
 FEWEST_CHAINS, FEWEST_SAMPLES, FEWEST = 4, 32, 256  # for a warning that is wrong less than once in 1000 runs

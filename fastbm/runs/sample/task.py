@@ -102,7 +102,9 @@ class SampleTask(SamplingTask):
         rows = self._record(most, left)
         if rows is None:
             return None
-        rows["samples/sweep"] = self._first + times.between(n_done, n_done + len(rows["samples/energy"]))
+        sweeps = times.between(n_done, n_done + len(rows["samples/energy"]), since=self._first)
+        sweeps.flags.writeable = False  # so that the store need not copy them
+        rows["samples/sweep"] = sweeps
         if self._rule is not None and self._rule.met(_watched(rows)):
             self._end = self.n_swept
         return rows
@@ -140,7 +142,7 @@ class SampleTask(SamplingTask):
             energies = rows["tempering/energy"][0].T if "tempering/energy" in rows else rows["samples/energy"]
             self._best.show(states, energies)
         for name in {"samples/states", "samples/energy"} & rows.keys():
-            rows[name].flags.writeable = False  # so that the store need not copy them
+            rows[name].flags.writeable = False  # nor these
         return rows
 
     def _seen(self, rows: Rows) -> np.ndarray:

@@ -222,28 +222,26 @@ class SparseChains(TemperingChains):
             rooms = room, _room_of_lanes(up.shape[1], self._edges[2].dtype)
             self._flips[k] += of.record_lanes(up, chains, about, self._hold, edges, numbers.pairs, rooms, found)
             return
-        own = self.lanes.part(k, energies)
+        states, own = self.lanes.part(k, packed), self.lanes.part(k, energies)
         if not self._one_by_one:
-            states = self.lanes.part(k, packed)
             self._flips[k] += of.record_many(up, chains, visits, self._hold, machine, states, own)
             self.lanes.put(k, packed, states)
             self.lanes.put(k, energies, own)
             return
-        rows = of.rows_of_samples(len(packed), n_chains, self.n_units)
         of_sums = None if numbers is None else numbers.room(1)
         if self._levels is not None:
             groups = (self._levels.spread(up), self._levels.ranks, up)
             swept = (self._levels.of_chains(self.blocks[k]), self._scale[k], streams)
             room = of.room_of_samples(n_chains, self._levels.starts[0].size, self.n_units, of_sums)
-            self._flips[k] += of.record_levels(groups, swept, thin, self._hold, (edges, machine), room, rows, own)
+            self._flips[k] += of.record_levels(groups, swept, thin, self._hold, (edges, machine), room, states, own)
         else:
             places = np.arange(0, up.size, n_chains, dtype=np.int32)
             room = of.room_of_samples(1, up.size, self.n_units, of_sums)
             both = (up, up.reshape(-1))
             rooms = room, (np.empty(MOST_ROWS, np.uint32), np.empty(MOST_ROWS, self._edges[2].dtype))
             energy = edges, machine
-            self._flips[k] += of.record_few(both, chains, visits, self._hold, places, energy, rooms, rows, own)
-        packed[:, block] = rows.astype("<u4", copy=False).view(np.uint8)[:, :, : packed.shape[2]]
+            self._flips[k] += of.record_few(both, chains, visits, self._hold, places, energy, rooms, states, own)
+        self.lanes.put(k, packed, states)
         self.lanes.put(k, energies, own)
 
     def _pack_block(self, k: int, packed: np.ndarray) -> None:
