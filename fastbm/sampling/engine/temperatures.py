@@ -145,16 +145,18 @@ class Samples:
         """Write samples from number `t` on of ladders from `c` on; their counts are added to those of others."""
         packed, energies, told = found
         levels, trips, counts = told[:, :-2, :-1], told[:, :-2, -1], told[:, -2:, :-2]
-        n_samples, n_ladders, _ = levels.shape
-        some, ladders = slice(t, t + n_samples), slice(c, c + n_ladders)
-        replicas = np.argsort(levels, axis=2)
-        by_level = np.take_along_axis(energies.reshape(levels.shape), replicas, axis=2)
-        packed = packed.reshape(*levels.shape, -1)
-        self.energies[some, ladders], self.trips[some, ladders] = by_level, trips
+        shape, n_bytes = levels.shape, packed.shape[-1]
+        some, ladders = slice(t, t + shape[0]), slice(c, c + shape[1])
+        places = levels + np.arange(0, levels.size, shape[2]).reshape(*shape[:2], 1)  # where replicas come by level
+        by_level, rows = np.empty(levels.size), packed.reshape(-1, n_bytes)
+        by_level[places] = energies.reshape(shape)
+        self.energies[some, ladders], self.trips[some, ladders] = by_level.reshape(shape), trips
         if self.whole is not None:
-            self.whole[some, ladders] = np.take_along_axis(packed, replicas[..., None], axis=2)
-        places = np.ix_(np.arange(n_samples), np.arange(n_ladders))
-        self.states[some, ladders] = packed[*places, replicas[..., -1]]
+            whole = np.empty_like(rows)
+            whole[places.ravel()] = rows
+            self.whole[some, ladders] = whole.reshape(*shape, n_bytes)
+        coldest = rows[np.flatnonzero(levels == shape[2] - 1)]
+        self.states[some, ladders] = coldest.reshape(*shape[:2], n_bytes)
         with self._adding:
             self.counts[some] += counts
 
