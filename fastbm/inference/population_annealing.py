@@ -19,6 +19,7 @@ import numpy as np
 
 from .._base.options import Least, options
 from .._base.steps import tell
+from .._base.threads import fan_out, single_threaded_blas
 from ..machine.machine import BoltzmannMachine
 from ..sampling.population import PARTS, TARGET_ESS, part_of_population
 from ..sampling.unseen import rarely, unseen
@@ -33,6 +34,7 @@ from .verdict import Verdict, judged
 
 FEWEST = 8  # populations, for their spread to be an error bar
 HEALTHY_FAMILIES = 100.0
+TOGETHER = 128  # units, whose second moments with all others stay in the second cache
 HEALTHY_PART = 0.5  # of the populations that must carry the average
 
 
@@ -116,7 +118,7 @@ class PopulationAnnealing(Examined):
         if path is not None:
             start = path.name
             missed = unseen_starts(model, beta, path.base, self.n_chains, 1.0, np.arange(model.n_units))
-        found = _result(model, beta, populations, rows, moments, start, missed)
+        found = _result(model, beta, populations, rows, moments, start, missed, threads)
         return judged(found, _judge(found, populations), 'Raise n_chains or n_sweeps, or use "tempering"')
 
 
@@ -178,6 +180,7 @@ def _result(
     moments: bool,
     start: str,
     floor: float,
+    threads: int,
 ) -> Inference:
     """Put the result together; `floor` is an error of log Z that populations which are all alike do not show."""
     n_levels = len(rows)
@@ -213,7 +216,7 @@ def _result(
     weights = populations.weights()
     families = _families(populations, weights)
     ess = len(populations.family) / families["rho_t"]
-    result = _moments(model, populations, weights, ess) if moments else {}
+    result = _moments(model, populations, weights, ess, threads) if moments else {}
     detail = {
         **populations.engine.detail,
         "n_updates": populations.engine.n_swept * len(populations.family) * model.n_units,
@@ -239,14 +242,25 @@ def _result(
     )
 
 
-def _moments(model: BoltzmannMachine, populations: Subpopulations, weights: np.ndarray, ess: float) -> dict[str, Any]:
+def _moments(
+    model: BoltzmannMachine, populations: Subpopulations, weights: np.ndarray, ess: float, threads: int
+) -> dict[str, Any]:
     """Return weighted averages over the last states; errors from the spread of the populations."""
     bits, own = populations.engine.bits(), np.empty((len(weights), model.n_units))
-    second = np.zeros((model.n_units, model.n_units))
-    for m, group in enumerate(populations.groups):
-        values = model.convention.values(bits[group], np.float64)
-        own[m] = values.mean(axis=0)
-        second += weights[m] / len(values) * (values.T @ values)
+    second, parts = np.zeros((model.n_units, model.n_units)), weights / populations.sizes
+    values = [np.ascontiguousarray(model.convention.values(bits[group], np.float32).T) for group in populations.groups]
+    for m, units in enumerate(values):
+        own[m] = units.mean(axis=1, dtype=np.float64)
+
+    def weigh(first: int) -> None:
+        some = second[first : first + TOGETHER]
+        whole, weighed = np.empty(some.shape, np.float32), np.empty(some.shape)
+        for part, units in zip(parts, values, strict=True):
+            np.matmul(units[first : first + TOGETHER], units.T, out=whole)  # whole numbers, which float32 holds
+            np.add(some, np.multiply(whole, part, out=weighed), out=some)
+
+    with single_threaded_blas():
+        fan_out(weigh, range(0, model.n_units, TOGETHER), threads)
     mean = weights @ own
     error = spread_error(len(weights) * weights[:, None] * (own - mean))
     never = model.convention.span * float(rarely(ess))

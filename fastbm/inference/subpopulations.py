@@ -22,6 +22,7 @@ from ..sampling.engine.engine import Engine
 from ..sampling.population import AT_ONCE
 from .scout.product_path import LevelChains, ProductPath
 
+WORD = 64  # replicas of a word of an engine's bits
 LONGEST_SECONDS = 0.1  # that threads go on with, about, after a stop
 
 
@@ -132,11 +133,15 @@ class Subpopulations:
 
     def up(self) -> np.ndarray:
         """Return the part of every population in which units are up, (n_populations, n_units)."""
-        bits, size = self.engine.bits(), int(self.sizes[0])
-        if (self.sizes != size).any() or size >= 1 << 16:
-            return self.means(bits)
-        # numbers of 16 bits are summed in a quarter of the time
-        found: np.ndarray = bits.reshape(len(self.sizes), size, -1).sum(axis=1, dtype=np.uint16) / size
+        size, blocks, n_units = int(self.sizes[0]), self.engine.blocks, self.engine.n_units
+        alike = min(size & -size, WORD)  # replicas of one population in a part of a word
+        if (self.sizes != size).any() or alike < 8 or any(block.start % WORD for block in blocks):
+            return self.means(self.engine.bits())
+        words = np.ascontiguousarray(np.concatenate([self.engine.words(k) for k in range(len(blocks))], axis=1).T)
+        n_up = np.bitwise_count(words.astype("<u8", copy=False).view(f"<u{alike // 8}"))
+        of_parts = n_up.reshape(len(words), n_units, -1).swapaxes(1, 2).reshape(-1, n_units)
+        of_all = of_parts[: self.engine.n_chains // alike].reshape(len(self.sizes), -1, n_units)
+        found: np.ndarray = of_all.sum(axis=1, dtype=np.int64) / size
         return found
 
 

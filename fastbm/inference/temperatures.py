@@ -18,6 +18,7 @@ from .result import Inference
 
 KEY = "temperatures"  # in `Inference.detail`
 MOST_MEANS = 1 << 24
+TOGETHER = 1 << 15  # numbers of some temperatures that stay in the second cache
 FEWEST_SPREAD = 4  # ladders from which on their spread is an error bar too, widened by Student's quantile
 
 
@@ -119,9 +120,13 @@ class Temperatures:
         error_of : callable
             The standard errors of the mean of terms (n_groups, ...) that are independent.
         """
-        weights = weights[..., None]
-        mean = (weights * up).sum(axis=0)
-        error = np.maximum(error_of(len(up) * weights * (up - mean)), missed.chance[:, None])
+        weights, n_groups = weights[..., None], len(up)
+        mean, error = np.empty((2, *up.shape[1:]))
+        step = max(1, TOGETHER // (n_groups * up.shape[2]))
+        for some in (slice(k, k + step) for k in range(0, up.shape[1], step)):
+            own, parts = up[:, some], weights[:, some]
+            mean[some] = (parts * own).sum(axis=0)
+            error[some] = np.maximum(error_of(n_groups * parts * (own - mean[some])), missed.chance[some, None])
         return replace(self, mean=units.lo + units.span * mean, mean_error=units.span * error)
 
 
