@@ -93,7 +93,7 @@ def energy_profile(
         beta=beta_low,
         highest_beta=beta_high,
         seed=rng.derive(seed, rng.PILOT),
-        threads=threads_between(model, n_chains, 1, threads),
+        threads=threads_between(model, n_chains, SWEEPS, threads),
     )
     if halt is not None:
         chains.halt = halt
