@@ -61,7 +61,7 @@ def spaced(run: Samples) -> np.ndarray:
     if not run.has_states or n_samples < 8:
         return np.empty((0, n_chains, 0), np.uint8)
     fewest = max(FEWEST, FEWEST_TOGETHER // n_chains)
-    wanted = min(MOST, max(fewest, MOST_BITS // (2 * run._start.n_units * n_chains)))
+    wanted = max(fewest, min(MOST, MOST_BITS // (2 * run._start.n_units * n_chains)))
     packed = run._peek("samples/states", max(1, round(n_samples / wanted)))
     return packed[len(packed) % 2 :]
 
