@@ -43,8 +43,8 @@ class _Kept:
     def take(self, size: int) -> np.ndarray:
         """Return memory of so many bytes, or up to twice as many: the latest that there is, else new."""
         for address, part in reversed(list(self._parts.items())):
-            if size <= part.nbytes <= 2 * size and self._parts.pop(address, None) is not None:
-                return part
+            if size <= part.nbytes <= 2 * size and (found := self._parts.pop(address, None)) is not None:
+                return found
         return np.empty(size, np.uint8)
 
     def give(self, part: np.ndarray) -> None:
@@ -57,9 +57,9 @@ class _Kept:
 class Lease:
     """What arrays in kept memory refer to: it gives the memory back when none of them is left."""
 
-    def __init__(self, size: int, kept: _Kept) -> None:
-        self._memory, self._give = kept.take(size), kept.give
-        self.__array_interface__ = self._memory.__array_interface__
+    def __init__(self, memory: np.ndarray, kept: _Kept) -> None:
+        self._memory, self._give = memory, kept.give
+        self.__array_interface__ = memory.__array_interface__
 
     def __del__(self) -> None:
         self._give(self._memory)
@@ -78,7 +78,8 @@ def empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     kind = np.dtype(dtype)
     size = math.prod(shape) * kind.itemsize
     if size >= LARGE:
-        start, memory = HUGE, np.asarray(Lease(max(_whole(size, HUGE), 2 * HUGE) + HUGE, _KEPT))
+        room = _KEPT.take(max(_whole(size, HUGE), 2 * HUGE) + HUGE)
+        start, memory = HUGE, np.asarray(Lease(room, _KEPT))
     else:
         start, memory = LINE, np.empty(_whole(size) + LINE, np.uint8)
     array = np.ndarray(shape, kind, memory, -memory.__array_interface__["data"][0] % start)

@@ -36,7 +36,7 @@ def as_array(name: str, value: Any) -> np.ndarray:
 
 
 def _is_constant(value: Any) -> bool:
-    """Tell whether `value` is a contiguous array of numbers whose memory NumPy owns, or a lease, and nobody can write to."""
+    """Tell whether nobody can write to `value`, a contiguous array of numbers in memory that NumPy owns, or a lease."""
     memory = value
     while isinstance(memory, np.ndarray) and not memory.flags.writeable:
         if memory.base is None or isinstance(memory.base, Lease):

@@ -6,6 +6,7 @@ import hashlib
 import json
 import random
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import h5py
@@ -56,6 +57,38 @@ def test_memory_copies_rows_that_somebody_may_write_to(n_bytes: int) -> None:
         with Memory(spec=SPEC, streams={"samples/states": Stream("|u1", rows.shape[1:])}, state={}) as run:
             run.append({"samples/states": rows})
             assert np.shares_memory(run._whole("samples/states"), rows) is constant
+
+
+def test_memory_of_large_arrays_is_kept_for_the_next_ones_and_never_shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = arrays._Kept()
+    monkeypatch.setattr(arrays, "_KEPT", kept)
+    monkeypatch.setattr(arrays, "KEPT", 5 * arrays.HUGE)
+    first = arrays.empty((arrays.LARGE,), np.uint8)
+    first[:] = 7
+    place, part = first.ctypes.data, first[5:].reshape(-1, 1)
+    del first
+    other = arrays.empty((arrays.LARGE,), np.uint8)
+    other[:] = 8
+    assert other.ctypes.data != place and (part == 7).all()  # a view holds all of it
+    part.flags.writeable = False
+    with pytest.raises(ValueError, match="cannot set WRITEABLE flag"):
+        part.flags.writeable = True
+    del part
+    again = arrays.empty((arrays.LARGE // 8,), np.float64)
+    assert again.ctypes.data == place and not np.shares_memory(again, other)
+    small = arrays.empty((arrays.LARGE - 1,), np.uint8)
+    assert not np.shares_memory(small, again)
+    del again, other, small
+    assert sum(part.nbytes for part in kept._parts.values()) <= arrays.KEPT and len(kept._parts) == 1
+    assert arrays.empty((7 * arrays.HUGE,), np.uint8).nbytes == 7 * arrays.HUGE  # what is too small for it stays
+    with ThreadPoolExecutor(8) as threads:
+        assert all(threads.map(_is_alone, range(100)))
+
+
+def _is_alone(k: int) -> bool:
+    array = arrays.empty((arrays.LARGE + k,), np.uint8)
+    array[:] = k
+    return bool((array == k).all())
 
 
 DTYPES = ["|b1", "|i1", "|u1", "<i2", "<u4", "<i8", "<u8", "<f2", "<f4", "<f8", ">f8", "<c8", "<c16"]

@@ -78,8 +78,8 @@ def _write_samples(room, group, chains, places, edges, machine, rows, energies):
 def record_few(up, chains, visits, hold, places, energy, rooms, rows, energies):
     """Take samples of few chains.
 
-    Mutates `rows` (n_samples, n_chains, n_bytes) uint8, `energies` (n_samples, n_chains), the streams and `up`, which is
-    (bits, the same as a row of bytes); returns the number of flips. `chains` is (edges, start, scale, streams), with
+    Mutates `rows` (n_samples, n_chains, n_bytes) uint8, `energies` (n_samples, n_chains), the streams and `up`, which
+    is (bits, the same as a row of bytes); returns the number of flips. `chains` is (edges, start, scale, streams), with
     edges (indptr, indices, rises) in fours, and `visits` (sites, thin), the kernels' arguments as `hold` is, `sites`
     being one row for all sweeps or one for each. `rooms` are that for `_write_samples` and that for sweeps, (words,
     limits). `places` is as for the first, and so is `energy`, (edges, machine): of the two one is None, and the other
