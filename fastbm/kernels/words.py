@@ -192,12 +192,10 @@ def write_rows(up, rows, past_caches, room):
         return
     squares, last, lines = room
     n_units, n_chains, n_bytes, next_row = up.shape[0], rows.shape[0], rows.shape[1] * rows.itemsize, rows.strides[0]
-    if n_bytes <= 8:
-        for w in range(0, up.shape[1], QUAD):
-            copy_parts(last.ctypes.data, up.ctypes.data + 4 * w, up.strides[0], n_units, 1)
-            turn_bits(squares.ctypes.data, last.ctypes.data, 4 * QUAD)
-            place = rows.ctypes.data + 32 * w * next_row
-            _write_short(squares[0], lines, place, next_row, n_bytes, min(SIDE, n_chains - 32 * w))
+    if n_units <= 2 * SHORT:
+        first, n_quads = up.ctypes.data, up.shape[1] // QUAD
+        parts = first, np.int64(4 * QUAD), up.strides[0], n_units, n_quads
+        write_short_rows(parts, room, rows.ctypes.data, next_row, n_bytes, n_chains)
         return
     streams = past_caches and (rows.ctypes.data | next_row) % LINE == 0
     # the last columns first: what their lines write beyond a row is written again
@@ -231,21 +229,43 @@ def write_rows(up, rows, past_caches, room):
 
 
 @borrowing
-def _write_short(square, lines, place, next_row, size, n_rows):
-    """Write the first `size` bytes of words of 64 units, at most 8, to so many rows, given the address of the first.
+def states_beside(n_units):
+    """Return how many states of a few units lie side by side where their bits are turned; 1 of more units."""
+    if not _COMPILED:
+        return 1
+    return SIDE // SHORT if n_units <= SHORT else SIDE // (2 * SHORT) if n_units <= 2 * SHORT else 1
 
+
+@apart_borrowing
+def write_short_rows(states, room, place, next_row, size, n_rows):
+    """Write rows of at most 64 units of some states as `write_rows` does, those of one after those of another.
+
+    `states` is (address of the first unit's `QUAD` words, distances in bytes from one state to the next and from one
+    unit to the next, units, states), `place` the address of the first row, `size` the bytes of each.
     What a row's word writes beyond it is written again by the next rows, and by bytes of the last ones.
     """
-    n_whole = max(0, n_rows - (7 // size if next_row == size else n_rows))
-    for w in range(QUAD):
-        for k in range(min(SHORT, n_whole - SHORT * w)):
-            store_word(place, _W(square[k, w]) | _W(square[k, QUAD + w]) << _W(SHORT))
-            place += next_row
-    for c in range(n_whole, n_rows):
-        word = _W(square[c % SHORT, c // SHORT]) | _W(square[c % SHORT, QUAD + c // SHORT]) << _W(SHORT)
-        for k in range(size):
-            store_byte(place + k, word >> _W(8 * k))
-        place += next_row
+    (first, next_state, next_unit, n_units, n_states), (squares, last, _), to_row = states, room, np.int64(place)
+    n_whole, beside = max(0, n_rows - (7 // size if next_row == size else n_rows)), states_beside(n_units)
+    more, shift = (QUAD, _W(SHORT)) if n_units > SHORT else (0, _W(0))  # of the other half of a word
+    for s in range(n_states):
+        t, begin = s % beside, s % beside * (SIDE // beside)  # the first of its units among those that are turned
+        if t == 0:
+            for k in range(min(beside, n_states - s)):
+                to = last.ctypes.data + 4 * QUAD * (SIDE // beside) * k
+                copy_parts(to, first + (s + k) * next_state, next_unit, n_units, 1)
+            turn_bits(squares.ctypes.data, last.ctypes.data, 4 * QUAD)
+        lane = QUAD * (begin // SHORT)
+        for w in range(QUAD):
+            row = SIDE * s + SHORT * w
+            low, high = squares[0, :, lane + w], squares[0, :, lane + more + w]
+            for k in range(min(SHORT, n_whole - row)):
+                store_word(to_row, _W(low[k]) | _W(high[k]) << shift)
+                to_row += next_row
+            for k in range(max(0, n_whole - row), min(SHORT, n_rows - row)):
+                for byte in range(size):
+                    part = low[k] if byte < SHORT // 8 else high[k]
+                    store_byte(to_row + byte, _W(part) >> _W(8 * byte % SHORT))
+                to_row += next_row
 
 
 @borrowing

@@ -15,7 +15,7 @@ from ..jit import apart_borrowing
 from ..patterns import WORDS
 from ..unlike import sum_unlike
 from ..vectors import TILED
-from ..words import LINE, fence, room_for_rows, stream, write_rows
+from ..words import LINE, SIDE, fence, room_for_rows, states_beside, stream, write_rows, write_short_rows
 
 
 def room_of_states(n_states: int, n_units: int, of_sums: tuple[np.ndarray, ...]) -> tuple[Any, ...]:
@@ -24,7 +24,8 @@ def room_of_states(n_states: int, n_units: int, of_sums: tuple[np.ndarray, ...])
     `of_sums` is that of `sum_unlike`.
     """
     states, n_chains = np.zeros((n_states, n_units + 1, WORDS), np.uint32), 32 * WORDS
-    rows, sums = np.empty((n_chains, -(-n_units // 8)), np.uint8), np.empty((n_states, n_chains))
+    n_turned = states_beside(n_units)
+    rows, sums = np.empty((n_turned * n_chains, -(-n_units // 8)), np.uint8), np.empty((n_states, n_chains))
     return states, sums, rows, room_for_rows(), of_sums
 
 
@@ -41,8 +42,8 @@ def write_samples(first, end, beside, edges, many, room, found):
     (ups, sums, some, room_of_rows, of_sums), (rows, energies) = room, found
     (side, lanes, begin, after), (about, unit, constant) = beside, edges
     n_chains, n_bytes, n_own = energies.shape[1], rows.shape[1], after - begin
-    alike = side * n_own == some.shape[0] and (side == 1 or n_own == n_chains)  # what is of a state lies side by side
-    n_states = (end - first + side - 1) // side
+    alike = side * n_own == SIDE and (side == 1 or n_own == n_chains)  # what is of a state lies side by side
+    n_states, n_turned = (end - first + side - 1) // side, states_beside(ups.shape[1] - 1)
     sum_unlike(ups[:n_states], about, many, of_sums, sums[:n_states])
     for k in range(n_states):
         t, up, energy = first + k * side, ups[k][:-1], sums[k]
@@ -51,15 +52,20 @@ def write_samples(first, end, beside, edges, many, room, found):
             energy[c] = constant + unit * energy[c]
         whole, one = alike and n_beside == side, t * n_chains + begin
         if rows.shape[0]:
-            own = rows[one : one + some.shape[0]]
+            own, part = rows[one : one + SIDE], some[SIDE * (k % n_turned) : SIDE * (k % n_turned + 1)]
             at_once = whole and n_bytes % LINE == 0
-            write_rows(up, own if at_once else some, at_once, room_of_rows)
+            if n_turned == 1:
+                write_rows(up, own if at_once else part, at_once, room_of_rows)
+            elif k % n_turned == 0:
+                n = min(n_turned, n_states - k)
+                states = ups.ctypes.data + k * ups.strides[0], ups.strides[0], ups.strides[1], up.shape[0], n
+                write_short_rows(states, room_of_rows, some.ctypes.data, n_bytes, n_bytes, SIDE * n)
             if not at_once and whole and TILED and own.ctypes.data % LINE == 0:
-                stream(own.ctypes.data, some.ctypes.data, n_bytes * some.shape[0])
+                stream(own.ctypes.data, part.ctypes.data, n_bytes * SIDE)
             elif not at_once:
                 for j in range(n_beside):
                     for c in range(n_own):
-                        copy_row(rows[one + j * n_chains + c], some[lanes * j + c])
+                        copy_row(rows[one + j * n_chains + c], part[lanes * j + c])
         place = energies.ctypes.data + 8 * one
         if whole and TILED and place % LINE == 0:
             stream(place, energy.ctypes.data, 8 * energy.shape[0])
