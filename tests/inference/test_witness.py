@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import fastbm as bm
+from fastbm._base import rng
 from fastbm.inference import counted, witness
 from fastbm.inference.ais import job as annealed_job, path
 from fastbm.inference.ais.weights import Average
@@ -17,11 +18,15 @@ from fastbm.inference.auto import Settled
 from fastbm.inference.exact import sums
 from fastbm.inference.exact.method import Exact
 from fastbm.inference.result import claim
+from fastbm.inference.scout import bit_tempering
+from fastbm.inference.scout.bit_tempering import LADDERS, temper_bits
 from fastbm.inference.scout.bounds import other_sides
 from fastbm.inference.scout.scout import Scout, scout
 from fastbm.runs.infer import verb
+from fastbm.sampling import make_chains
 from tests.support import machines
 from tests.support.machines import UNITS, calm, machine
+from tests.twins.schedules import climbed
 
 VISIBLE = 60
 TRUTH = float(np.logaddexp(VISIBLE * np.logaddexp(0, -1.0), -210 + VISIBLE * np.logaddexp(0, 4.0)))
@@ -345,3 +350,32 @@ def test_bounds_of_sides_seldom_seen_hold_and_are_exact_where_the_rest_is_free(u
             assert bound <= part + 1e-9
             if model is held and unit == 0:
                 assert bound == pytest.approx(part, abs=1e-9)
+
+
+@pytest.mark.parametrize("units", UNITS)
+@pytest.mark.parametrize(("threads", "rounds_of_a_call"), [(1, 1), (1, 1000), (2, 3)])
+def test_ladders_of_bits_go_as_steps_one_by_one_with_swaps_in_between(
+    units: str, threads: int, rounds_of_a_call: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, n_levels, burn_in, n_rounds = bm.models.edwards_anderson((3, 4), seed=3).to_units(units), 16, 4, 36
+    betas = np.linspace(0.0, 1.5, n_levels)
+    engine = make_chains(model, n_levels * LADDERS, beta=np.repeat(betas, LADDERS), kernel="multispin", seed=7)
+    uniforms = iter(rng.keyed(7, rng.SWAPS).random(n_levels // 2 * LADDERS * (burn_in + n_rounds)))
+    parents, ends, trips, seen = None, [[0] * LADDERS for _ in betas], 0, []
+    for t in range(burn_in + n_rounds):
+        energies = engine.resample(parents, 1).reshape(n_levels, LADDERS).tolist()
+        if t >= burn_in:
+            seen.append((engine.bits()[-LADDERS:], energies[-1]))
+        places = climbed(energies, betas.tolist(), t % 2, uniforms)
+        ends = [[ends[k][c] for k, c in row] for row in places]
+        ends[0] = [2 if end == 1 else end for end in ends[0]]
+        trips += ends[-1].count(2)
+        ends[-1] = [1] * LADDERS
+        parents = np.array([[k * LADDERS + c for k, c in row] for row in places]).ravel()
+    monkeypatch.setattr("fastbm.sampling.engine.multispin.WORTH_A_MEETING", 0.0)
+    chains = bit_tempering._chains(model, np.repeat(betas, LADDERS), 7, threads)
+    monkeypatch.setattr(bit_tempering, "SOON", (rounds_of_a_call + 0.5) * chains.sweep_seconds)
+    found = temper_bits(model, betas, n_rounds=n_rounds, burn_in=burn_in, seed=7, threads=threads)
+    assert np.array_equal(found.up, np.stack([up for up, _ in seen], axis=1))
+    np.testing.assert_allclose(found.energies.T, [energies for _, energies in seen], rtol=0, atol=1e-12)
+    assert found.round_trips == trips > 0

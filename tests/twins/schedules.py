@@ -78,3 +78,16 @@ def linear(n_sweeps: int, low: float, high: float, most: int) -> list[float]:
     hold = math.ceil(n_sweeps / most)
     n_steps = math.ceil(n_sweeps / hold)
     return [low + (high - low) * (t // hold) / (n_steps - 1) if n_steps > 1 else high for t in range(n_sweeps)]
+
+
+def climbed(
+    energies: Sequence[Sequence[float]], betas: Sequence[float], first: int, uniforms: Iterator[float]
+) -> list[list[tuple[int, int]]]:
+    """Where the state of every level and ladder comes from, after an attempt to swap levels first and first + 1, ..."""
+    places = [[(k, c) for c in range(len(row))] for k, row in enumerate(energies)]
+    for k in range(first, len(betas) - 1, 2):
+        for c in range(len(energies[k])):
+            gain = (betas[k + 1] - betas[k]) * (energies[k + 1][c] - energies[k][c])
+            if next(uniforms) < math.exp(min(gain, 0.0)):
+                places[k][c], places[k + 1][c] = places[k + 1][c], places[k][c]
+    return places

@@ -15,23 +15,25 @@ from typing import NamedTuple
 import numpy as np
 
 from ..._base import rng
-from ..._base.steps import tell
+from ..._base.steps import SOON, tell
 from ...machine.machine import BoltzmannMachine
 from ...sampling.chains import couple_chains, make_chains, start_bits
 from ...sampling.engine.choice import make_streams, why_not
 from ...sampling.engine.engine import Engine
+from ...sampling.engine.multispin import MultispinChains
 
 LADDERS = 64  # which fill the words of a temperature
 WALKERS = 512  # chains of a block
+MOST_UNITS = 1 << 16  # of more, sweeps of a block are not done in one call
 MOST_KEPT = 125  # rounds, evenly, whose states are kept
-AT_TARGET, AND_BACK = 1, 2  # replicas that were at the target, and have been at the hottest level since
 ATTEMPT_SECONDS, STEP_SECONDS = 2.5e-10, 1.2e-4  # of populations, about, and what Python takes for a step
 
 
 def goes_as_bits(model: BoltzmannMachine) -> bool:
-    """Return whether chains of a machine can be bits."""
+    """Return whether chains of a machine can be bits, and sweeps of a block of them are soon done."""
     beta = np.zeros(LADDERS)
-    return not why_not("multispin", model.couplings, model.flat_bias, model.convention, beta, 0)
+    fits = model.n_units <= MOST_UNITS
+    return fits and not why_not("multispin", model.couplings, model.flat_bias, model.convention, beta, 0)
 
 
 class Visited(NamedTuple):
@@ -49,45 +51,32 @@ def temper_bits(
     model: BoltzmannMachine, betas: np.ndarray, *, n_rounds: int, burn_in: int, seed: int, threads: int
 ) -> Visited:
     """Run ladders from random states; a round is a sweep and one attempt to swap, `burn_in` rounds go unseen."""
-    n_levels = len(betas)
+    n_levels, last = len(betas), burn_in + n_rounds
     engine = _chains(model, np.repeat(betas, LADDERS), seed, threads)
-    target = np.arange((n_levels - 1) * LADDERS, n_levels * LADDERS)
+    assert isinstance(engine, MultispinChains)
     generator = rng.keyed(seed, rng.SWAPS)
-    kept = set(np.linspace(burn_in, burn_in + n_rounds - 1, min(n_rounds, MOST_KEPT)).astype(np.int64).tolist())
+    kept = np.linspace(burn_in, last - 1, min(n_rounds, MOST_KEPT)).astype(np.int64)
+    slots = np.full(last, -1)
+    slots[kept] = np.arange(len(kept))
+    ends, counts = np.zeros((n_levels, LADDERS), np.uint8), np.zeros(4, np.int64)
+    n_words = engine.row_words
+    rows, totals = np.empty((len(kept), LADDERS, n_words), np.uint32), np.empty((len(kept), LADDERS), np.int64)
+    piece = max(1, int(SOON / engine.sweep_seconds))
 
-    def climb() -> Visited:
-        packed, energies, end, n_trips = [], [], np.zeros((n_levels, LADDERS), np.uint8), 0
-        parents: np.ndarray | None = None
-        for t in range(burn_in + n_rounds):
-            tell("round of a look around", t, burn_in + n_rounds)
-            found = engine.resample(parents, 1).reshape(n_levels, LADDERS)
-            if t in kept:
-                packed.append(engine.packed(target))
-                energies.append(found[-1])
-            places = swapped(found, betas, t % 2, generator)
-            end, parents = end.ravel()[places], places.ravel()
-            end[0][end[0] == AT_TARGET] = AND_BACK
-            n_trips += int((end[-1] == AND_BACK).sum())
-            end[-1] = AT_TARGET
-        up = np.unpackbits(np.stack(packed, axis=1), axis=2, count=model.n_units, bitorder="little")
-        return Visited(up, np.stack(energies, axis=1), n_trips)
+    def climb() -> None:
+        for first in range(0, last, piece):
+            tell("round of a look around", first, last)
+            n = min(piece, last - first)
+            n_pairs = sum((n_levels - t % 2) // 2 for t in range(first, first + n))
+            some = np.array([0, 0, counts[2], first % 2])
+            steps = np.diff(betas) * engine.energy_step, generator.random(n_pairs * LADDERS)
+            engine.climb((*steps, ends, some, slots[first : first + n], rows, totals), n)
+            counts[2] = some[2]
 
-    return engine.together(climb, 1)
-
-
-def swapped(energies: np.ndarray, betas: np.ndarray, first: int, generator: np.random.Generator) -> np.ndarray:
-    """Return where states at every level and ladder come from, (n_levels, n_ladders), after an attempt to swap.
-
-    `energies` have the same shape; levels first and first + 1, first + 2 and first + 3, ... swap with probability
-    min(1, exp((beta' - beta) (E' - E))).
-    """
-    places = np.arange(energies.size).reshape(energies.shape)
-    low, high = slice(first, len(betas) - 1, 2), slice(first + 1, None, 2)
-    gain = (betas[high] - betas[low])[:, None] * (energies[high] - energies[low])
-    swaps = generator.random(gain.shape) < np.exp(np.minimum(gain, 0.0))
-    ones, others = places[low], places[high]
-    places[low], places[high] = np.where(swaps, others, ones), np.where(swaps, ones, others)
-    return places
+    engine.together(climb, 1)
+    packed = rows.swapaxes(0, 1).astype("<u4").view(np.uint8)
+    up = np.unpackbits(packed, axis=2, count=model.n_units, bitorder="little")
+    return Visited(up, engine.energies_of(totals.T), int(counts[2]))
 
 
 def walk_both_ways(

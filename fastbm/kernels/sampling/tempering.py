@@ -15,7 +15,7 @@ from ..arrays import empty
 from ..jit import apart, apart_borrowing
 from ..random import log_of_bits, next_word
 
-FROM_TARGET, _FROM_HOTTEST = np.uint8(1), np.uint8(2)  # 0: has not been at the target yet
+FROM_TARGET, FROM_HOTTEST = np.uint8(1), np.uint8(2)  # 0: has not been at the target yet
 
 
 @apart_borrowing
@@ -67,8 +67,8 @@ def count_round_trips(end, n_round_trips, level):
     for c in range(n_ladders):
         for r in range(n_betas):
             if level[c, r] == 0 and end[c, r] == FROM_TARGET:
-                end[c, r] = _FROM_HOTTEST
+                end[c, r] = FROM_HOTTEST
             elif level[c, r] == n_betas - 1:
-                if end[c, r] == _FROM_HOTTEST:
+                if end[c, r] == FROM_HOTTEST:
                     n_round_trips[c] += 1
                 end[c, r] = FROM_TARGET

@@ -233,13 +233,34 @@ class MultispinChains(CoolingChains, WordChains):
             steps.take(n_sweeps, first, min(first + longest, len(self.blocks)))
         self._flips[0] += steps.end(self.n_swept + n_sweeps)
         self.n_swept += n_sweeps
-        return self._energies_of(steps.totals.ravel()[: self.n_chains])
+        return self.energies_of(steps.totals.ravel()[: self.n_chains])
+
+    def climb(self, ladders: tuple[np.ndarray, ...], n_swaps: int) -> None:
+        """Sweep, and try to swap neighbouring levels of `ladders`, so many times: as `swap_levels` takes them.
+
+        A call for all sweeps is not left before its end.
+        """
+        steps = self._known_steps()
+        steps.climb(self._numbers_of_words(), ladders, n_swaps)
+        self._flips[0] += steps.end(self.n_swept + n_swaps)
+        self.n_swept += n_swaps
 
     def _energies_block(self, k: int) -> np.ndarray:
         totals = np.empty(REPLICAS, np.int64)
         count_unsatisfied(self.up[k], self._edges, self._edge_signs, totals)
-        return self._energies_of(totals[: self.lanes.used(k)])
+        return self.energies_of(totals[: self.lanes.used(k)])
 
-    def _energies_of(self, unsatisfied: np.ndarray) -> np.ndarray:
-        found: np.ndarray = self._ground + 2.0 * self._magnitude * unsatisfied
+    @property
+    def energy_step(self) -> float:
+        """What an unsatisfied coupling adds to an energy."""
+        return 2.0 * self._magnitude
+
+    @property
+    def row_words(self) -> int:
+        """Words of a row of whole squares, which holds the bits of a chain."""
+        return int(self._whole_rows().shape[1])
+
+    def energies_of(self, unsatisfied: np.ndarray) -> np.ndarray:
+        """Return energies, without offset, of chains with so many unsatisfied couplings."""
+        found: np.ndarray = self._ground + self.energy_step * unsatisfied
         return found

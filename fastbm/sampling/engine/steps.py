@@ -19,6 +19,10 @@ from ...kernels.words import room_for_rows
 
 T = TypeVar("T")
 OPEN = 1 << 61  # what a barrier's counter does not reach
+NO_LADDERS: tuple[np.ndarray, ...] = (
+    np.empty(0), np.empty(0), np.empty((0, 0), np.uint8), np.empty(0, np.int64), np.empty(0, np.int64),
+    np.empty((0, 0, 0), np.uint32), np.empty((0, 0), np.int64),
+)  # fmt: skip
 
 
 class Steps:
@@ -41,11 +45,11 @@ class Steps:
         graph, edges, signs = model
         self._numbers = np.zeros((n_blocks, 2, LEVELS, WORDS), np.uint64)
         self._chains, self._rows, self._visits, self._model = chains, rows, visits, (graph, self._numbers, edges, signs)
-        self._parents, self._orders = np.empty(n_chains, np.int64), np.zeros(4, np.int64)
+        self._parents, self._orders = np.arange(n_chains), np.zeros(5, np.int64)
         self.totals = np.empty((n_blocks, 32 * WORDS), np.int64)
         self._counter, self._n_met, self.n_threads = np.zeros(2, np.int64), 0, 1
         self._flips, self._rooms = np.zeros(1, np.int64), [room_for_rows()]
-        self._a, self.n_swept = 0, -1
+        self._a, self.n_swept, self._ladders = 0, -1, NO_LADDERS
 
     @property
     def present(self) -> np.ndarray:
@@ -82,7 +86,7 @@ class Steps:
     def _run(self, shard: int, n_threads: int) -> int:
         team = self._counter, self._n_met, shard, n_threads
         what = self._chains, (self._rows, self._rooms[shard]), self._parents, self._visits, self._model
-        n_met: int = resample_multispin(*what, (self.totals, self._flips), self._orders, team)
+        n_met: int = resample_multispin(*what, (self.totals, self._flips), self._ladders, self._orders, team)
         return n_met
 
     def begin(self, parents: np.ndarray, numbers: np.ndarray) -> None:
@@ -93,9 +97,21 @@ class Steps:
         """Take the step of blocks from `first` on, before `last`."""
         self._order(n_sweeps, first, last)
 
-    def _order(self, n_sweeps: int, first: int, last: int) -> None:
-        """Have all threads take a step, or leave if there are -1 sweeps."""
-        self._orders[:] = n_sweeps, self._a, first, last
+    def climb(self, numbers: np.ndarray, ladders: tuple[np.ndarray, ...], n_swaps: int) -> None:
+        """Take so many steps of a sweep of all blocks, each with swaps after it, as `swap_levels` takes `ladders`.
+
+        The first begins with the parents that the last of the steps before has left.
+        """
+        self._numbers[:], self._ladders = numbers, ladders
+        try:
+            self._order(1, 0, len(self.totals), n_swaps)
+        finally:
+            self._ladders = NO_LADDERS
+        self._a = 1 - int(self._orders[1])  # as `end` has it
+
+    def _order(self, n_sweeps: int, first: int, last: int, n_swaps: int = 0) -> None:
+        """Have all threads take a step, or several with swaps, or leave if there are -1 sweeps."""
+        self._orders[:] = n_sweeps, self._a, first, last, n_swaps
         self._n_met = self._run(0, self.n_threads)
         if self._counter[0] > OPEN:
             raise RuntimeError("a thread that took part in the steps of a population has failed.")
