@@ -85,6 +85,7 @@ def energy_profile(
     """
     small = model.n_units <= MANY_UNITS
     n_chains = 64 if small else 16
+    at_once = 1 if model.is_layered else SWEEPS  # layers drawn whole are soon over, and half of the lanes take longer
     chains = make_chains(
         model,
         n_chains,
@@ -93,7 +94,7 @@ def energy_profile(
         beta=beta_low,
         highest_beta=beta_high,
         seed=rng.derive(seed, rng.PILOT),
-        threads=threads_between(model, n_chains, SWEEPS, threads),
+        threads=threads_between(model, n_chains, at_once, threads),
     )
     if halt is not None:
         chains.halt = halt
