@@ -19,7 +19,7 @@ from ..fixed_point.iterate import starting_means
 N_MODES = 2  # eigenvectors of the couplings, whose signs, and the opposite ones, mean field climbs from
 FROM_STATES = 6  # climbs from states visited
 N_CLIMBS = 2 + 2 * N_MODES + FROM_STATES  # of mean field
-POWERS = 40  # of the couplings, which leave their leading eigenvectors
+POWERS, AT_ONCE = 40, 4  # of the couplings, which leave their leading eigenvectors; made orthogonal after so many
 COARSE = 6  # digits of these, the same whatever BLAS does
 STEEPEST = 30.0  # log-odds of a product model, at most
 STAY = 0.9  # means from which mean field climbs, where a state is up
@@ -89,8 +89,10 @@ def modes(spin: BoltzmannMachine) -> np.ndarray:
     found = np.cos(np.outer(np.arange(1, min(N_MODES, n) + 1), np.arange(n) ** 2))  # as good as at random
     if not 0.0 < shift < math.inf:
         return np.ones_like(found)
-    for _ in range(POWERS):
-        found = np.linalg.qr((spin.couplings.field(found) / shift + found).T)[0].T
+    for _ in range(POWERS // AT_ONCE):
+        for _ in range(AT_ONCE):
+            found = spin.couplings.field(found) / shift + found
+        found = np.linalg.qr(found.T)[0].T
     found = np.round(found / np.abs(found).max(axis=1, keepdims=True), COARSE)
     return np.where(found < 0.0, -1.0, 1.0)
 
