@@ -41,17 +41,21 @@ class _Kept:
         self._parts: dict[int, np.ndarray] = {}
 
     def take(self, size: int) -> np.ndarray:
-        """Return memory of so many bytes, or up to twice as many: the latest that there is, else new."""
-        for address, part in reversed(list(self._parts.items())):
-            if size <= part.nbytes <= 2 * size and (found := self._parts.pop(address, None)) is not None:
+        """Return memory of so many bytes, or up to half as many more: the smallest that there is, else new."""
+        for address, part in sorted(self._parts.items(), key=lambda one: one[1].nbytes):
+            if size <= part.nbytes <= 1.5 * size and (found := self._parts.pop(address, None)) is not None:
                 return found
         return np.empty(size, np.uint8)
 
     def give(self, part: np.ndarray) -> None:
-        """Keep memory; what has been kept for longest goes where it is too much."""
+        """Keep memory, unless it is too much alone; what has been kept for longest goes where all of it is."""
+        if part.nbytes > KEPT:
+            return
         self._parts[part.__array_interface__["data"][0]] = part
-        while sum(one.nbytes for one in list(self._parts.values())) > KEPT:
-            self._parts.pop(next(iter(self._parts), 0), None)
+        for address in list(self._parts):
+            if sum(one.nbytes for one in list(self._parts.values())) <= KEPT:
+                break
+            self._parts.pop(address, None)
 
 
 class Lease:

@@ -35,6 +35,8 @@ from .verdict import Verdict, judged
 FEWEST = 8  # populations, for their spread to be an error bar
 HEALTHY_FAMILIES = 100.0
 TOGETHER = 128  # units, whose second moments with all others stay in the second cache
+MOST_NUMBERS = 1 << 23  # values of units that are held as floats
+EXACT = 1 << 24  # replicas, up to which float32 holds sums of products of their units
 HEALTHY_PART = 0.5  # of the populations that must carry the average
 
 
@@ -247,20 +249,24 @@ def _moments(
 ) -> dict[str, Any]:
     """Return weighted averages over the last states; errors from the spread of the populations."""
     bits, own = populations.engine.bits(), np.empty((len(weights), model.n_units))
-    second, parts = np.zeros((model.n_units, model.n_units)), weights / populations.sizes
-    values = [np.ascontiguousarray(model.convention.values(bits[group], np.float32).T) for group in populations.groups]
-    for m, units in enumerate(values):
-        own[m] = units.mean(axis=1, dtype=np.float64)
+    second, parts, size = np.zeros((model.n_units, model.n_units)), weights / populations.sizes, populations.sizes.max()
+    kind, at_once = np.float32 if size <= EXACT else np.float64, max(1, int(MOST_NUMBERS // (size * model.n_units)))
 
     def weigh(first: int) -> None:
         some = second[first : first + TOGETHER]
-        whole, weighed = np.empty(some.shape, np.float32), np.empty(some.shape)
-        for part, units in zip(parts, values, strict=True):
-            np.matmul(units[first : first + TOGETHER], units.T, out=whole)  # whole numbers, which float32 holds
+        whole, weighed = np.empty(some.shape, kind), np.empty(some.shape)
+        for part, units in values:
+            np.matmul(units[first : first + TOGETHER], units.T, out=whole)
             np.add(some, np.multiply(whole, part, out=weighed), out=some)
 
-    with single_threaded_blas():
-        fan_out(weigh, range(0, model.n_units, TOGETHER), threads)
+    for begin in range(0, len(parts), at_once):
+        values = [
+            (parts[m], np.ascontiguousarray(model.convention.values(bits[populations.groups[m]], kind).T))
+            for m in range(begin, min(begin + at_once, len(parts)))
+        ]
+        own[begin : begin + at_once] = [units.mean(axis=1, dtype=np.float64) for _, units in values]
+        with single_threaded_blas():
+            fan_out(weigh, range(0, model.n_units, TOGETHER), threads)
     mean = weights @ own
     error = spread_error(len(weights) * weights[:, None] * (own - mean))
     never = model.convention.span * float(rarely(ess))

@@ -181,6 +181,8 @@ def room_for_rows() -> tuple[np.ndarray, ...]:
 def write_rows(up, rows, past_caches, room):
     """Write each chain's units as bits, unit 0 in the lowest one. Mutates `rows` (n_chains, ceil(n_units / bits)).
 
+    Rows may also be of whole squares of `SIDE` units, and then end with zeros.
+
     `up` is (n_units, words) uint32, words a multiple of 4, `rows` of any unsigned integers, `room` is of
     `room_for_rows`. 512 units are written at once, a cache line of a row, as rows lie far from each other. Whole lines
     are written past the caches on demand, for rows that nobody reads soon: to have them read first, as for any other
@@ -192,7 +194,7 @@ def write_rows(up, rows, past_caches, room):
         return
     squares, last, lines = room
     n_units, n_chains, n_bytes, next_row = up.shape[0], rows.shape[0], rows.shape[1] * rows.itemsize, rows.strides[0]
-    if n_units <= 2 * SHORT:
+    if n_units <= 2 * SHORT and n_bytes <= 8:
         first, n_quads = up.ctypes.data, up.shape[1] // QUAD
         parts = first, np.int64(4 * QUAD), up.strides[0], n_units, n_quads
         write_short_rows(parts, room, rows.ctypes.data, next_row, n_bytes, n_chains)
@@ -241,7 +243,7 @@ def write_short_rows(states, room, place, next_row, size, n_rows):
     """Write rows of at most 64 units of some states as `write_rows` does, those of one after those of another.
 
     `states` is (address of the first unit's `QUAD` words, distances in bytes from one state to the next and from one
-    unit to the next, units, states), `place` the address of the first row, `size` the bytes of each.
+    unit to the next, units, states), `place` the address of the first row, `size` the bytes of each, at most 8.
     What a row's word writes beyond it is written again by the next rows, and by bytes of the last ones.
     """
     (first, next_state, next_unit, n_units, n_states), (squares, last, _), to_row = states, room, np.int64(place)
@@ -262,9 +264,9 @@ def write_short_rows(states, room, place, next_row, size, n_rows):
                 store_word(to_row, _W(low[k]) | _W(high[k]) << shift)
                 to_row += next_row
             for k in range(max(0, n_whole - row), min(SHORT, n_rows - row)):
+                word = _W(low[k]) | _W(high[k]) << shift
                 for byte in range(size):
-                    part = low[k] if byte < SHORT // 8 else high[k]
-                    store_byte(to_row + byte, _W(part) >> _W(8 * byte % SHORT))
+                    store_byte(to_row + byte, word >> _W(8 * byte))
                 to_row += next_row
 
 

@@ -225,6 +225,17 @@ def test_the_same_bits_for_any_number_of_threads() -> None:
     assert calm(bm.infer, model, METHOD, n_chains=512, n_sweeps=3, seed=6).log_z != one.log_z
 
 
+def test_means_and_moments_do_not_depend_on_how_many_are_computed_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = bm.models.random_machine(7, seed=3)
+    together = calm(bm.infer, model, METHOD, n_chains=400, seed=5)
+    for module, most in (("temperatures", 40), ("population_annealing", 3)):
+        monkeypatch.setattr(f"fastbm.inference.{module}.TOGETHER", most)
+    monkeypatch.setattr("fastbm.inference.population_annealing.MOST_NUMBERS", 200)
+    assert_same_inference(together, calm(bm.infer, model, METHOD, n_chains=400, seed=5))
+    monkeypatch.setattr("fastbm.inference.population_annealing.EXACT", 2)
+    assert_same_inference(together, calm(bm.infer, model, METHOD, n_chains=400, seed=5))
+
+
 @pytest.mark.parametrize(
     ("text", "options"),
     [

@@ -373,8 +373,8 @@ def test_ladders_of_bits_go_as_steps_one_by_one_with_swaps_in_between(
         ends[-1] = [1] * LADDERS
         parents = np.array([[k * LADDERS + c for k, c in row] for row in places]).ravel()
     monkeypatch.setattr("fastbm.sampling.engine.multispin.WORTH_A_MEETING", 0.0)
-    chains = bit_tempering._chains(model, np.repeat(betas, LADDERS), 7, threads)
-    monkeypatch.setattr(bit_tempering, "SOON", (rounds_of_a_call + 0.5) * chains.sweep_seconds)
+    each = n_levels * LADDERS * (model.n_units * bit_tempering.ATTEMPT_SECONDS + bit_tempering.CHAIN_SECONDS)
+    monkeypatch.setattr(bit_tempering, "SOON", (rounds_of_a_call + 0.5) * each)
     found = temper_bits(model, betas, n_rounds=n_rounds, burn_in=burn_in, seed=7, threads=threads)
     assert np.array_equal(found.up, np.stack([up for up, _ in seen], axis=1))
     np.testing.assert_allclose(found.energies.T, [energies for _, energies in seen], rtol=0, atol=1e-12)

@@ -9,7 +9,7 @@ from hypothesis import given, settings, strategies as st
 from fastbm._base import arrays
 from fastbm.kernels.sampling.record_sparse import room_of_samples
 from fastbm.kernels.squares import pick_rows, turn_squares, write_octets, write_rows as write_rows_of_squares
-from fastbm.kernels.words import energies_words, room_for_rows, write_rows
+from fastbm.kernels.words import energies_words, room_for_rows, write_rows, write_short_rows
 from tests.twins import reference, sampling as slow
 
 ALL = 0xFFFFFFFF
@@ -27,13 +27,35 @@ def test_chains_are_packed(n: int, shape: tuple[int, int], seed: int) -> None:
     padded = np.zeros((32 * n_words, n), int)
     padded[:n_chains] = bits
     up = np.array(slow.words_of(padded), np.uint32)
-    for kind, past_caches in ((np.uint8, True), (np.uint8, False), (np.uint32, False)):
+    for kind, past_caches, whole in (
+        (np.uint8, True, 1),
+        (np.uint8, False, 1),
+        (np.uint32, False, 1),
+        (np.uint32, False, 4),
+    ):
         width = 8 * np.dtype(kind).itemsize
-        rows = arrays.empty((n_chains + 1, -(-n // width)), kind)
+        more = -(-n // width) % whole and whole - -(-n // width) % whole  # words, so that squares are whole
+        rows = arrays.empty((n_chains + 1, -(-n // width) + more), kind)
         rows[:] = ALL & (2**width - 1)
         write_rows(up, rows[:-1], past_caches, room_for_rows())
-        assert rows[:-1].tolist() == [reference.pack_words(row, width) for row in bits]
+        assert rows[:-1].tolist() == [[*reference.pack_words(row, width), *more * [0]] for row in bits]
         assert (rows[-1] == ALL & (2**width - 1)).all()  # nothing is written beyond
+
+
+@settings(derandomize=True, max_examples=20, deadline=None)
+@given(st.integers(1, 64), st.integers(1, 9), st.integers(0, 2), st.integers(0, 99))
+def test_few_units_of_some_states_are_packed(n: int, n_states: int, apart: int, seed: int) -> None:
+    bits = np.random.default_rng(seed).integers(0, 2, (n_states, 128, n), dtype=np.uint8)
+    ups = np.full((n_states, n + 1, 4), ALL, np.uint32)
+    ups[:, :-1] = [slow.words_of(one.astype(int)) for one in bits]
+    n_bytes = -(-n // 8)
+    rows, room = np.full((128 * n_states, n_bytes + apart), 0xFF, np.uint8), room_for_rows()
+    parts = ups.ctypes.data, ups.strides[0], ups.strides[1], n, n_states
+    for _ in range(2):  # in room that was used
+        write_short_rows(parts, room, rows.ctypes.data, rows.strides[0], n_bytes, len(rows) - 1)
+    expected = [reference.pack_words(row, 8) for row in bits.reshape(-1, n)[:-1]]
+    assert rows[:-1, :n_bytes].tolist() == expected
+    assert (rows[-1] == 0xFF).all() and (rows[:, n_bytes:] == 0xFF).all()  # nothing is written beyond
 
 
 @settings(derandomize=True, max_examples=30, deadline=None)

@@ -26,7 +26,8 @@ LADDERS = 64  # which fill the words of a temperature
 WALKERS = 512  # chains of a block
 MOST_UNITS = 1 << 16  # of more, sweeps of a block are not done in one call
 MOST_KEPT = 125  # rounds, evenly, whose states are kept
-ATTEMPT_SECONDS, STEP_SECONDS = 2.5e-10, 1.2e-4  # of populations, about, and what Python takes for a step
+ATTEMPT_SECONDS, STEP_SECONDS = 2.5e-10, 1.2e-4  # of populations, about, and what a step is granted beside them
+CHAIN_SECONDS = 6e-8  # that a chain of a ladder takes at most to be copied and swapped
 
 
 def goes_as_bits(model: BoltzmannMachine) -> bool:
@@ -61,7 +62,8 @@ def temper_bits(
     ends, counts = np.zeros((n_levels, LADDERS), np.uint8), np.zeros(4, np.int64)
     n_words = engine.row_words
     rows, totals = np.empty((len(kept), LADDERS, n_words), np.uint32), np.empty((len(kept), LADDERS), np.int64)
-    piece = max(1, int(SOON / engine.sweep_seconds))
+    each = n_levels * LADDERS * (model.n_units * ATTEMPT_SECONDS + CHAIN_SECONDS)
+    piece = max(1, int(SOON / each))
 
     def climb() -> None:
         for first in range(0, last, piece):

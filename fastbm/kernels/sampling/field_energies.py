@@ -18,7 +18,7 @@ MULTIPLIES = multiplies_bytes()
 TOGETHER = 256  # samples of all chains whose remainders are added together
 _COPIES, _LOWEST = np.uint32(0x204081), np.uint32(0x1010101)  # four of four bits side by side, and a bit of each
 BLOCK = 64  # rows, whose sums fit into 32 bits
-FEW = 8  # chains
+MANY = 8  # chains, of fewer of which parts of rows take longer to make than single numbers to write
 
 
 @borrowing
@@ -69,23 +69,25 @@ def write_bits(octets, lane, n_chains, bits):
     Mutates `bits` (n / `LANES`, groups of four units, `LANES`) uint32, n lanes; `octets` are what `words_of_units` has
     left there.  Cost: one pass over `bits`.
     """
-    c, n_bytes = 0, bits.shape[1] // 2
-    while n_chains < FEW and c < n_chains:  # parts of rows take longer to make than single numbers to write
-        group, place = np.uint64(lane + c) // np.uint64(LANES), np.uint64(lane + c) % np.uint64(LANES)
-        for byte in range(n_bytes):
-            eight = np.uint32(octets[byte, c])
-            bits[group, 2 * byte, place] = (eight & np.uint32(15)) * _COPIES & _LOWEST
-            bits[group, 2 * byte + 1, place] = (eight >> np.uint32(4)) * _COPIES & _LOWEST
-        c += 1
+    n_bytes = bits.shape[1] // 2
+    if n_chains < MANY:
+        for c in range(n_chains):
+            group, place = np.uint64(lane + c) // np.uint64(LANES), np.uint64(lane + c) % np.uint64(LANES)
+            for byte in range(n_bytes):
+                eight = np.uint32(octets[byte, c])
+                bits[group, 2 * byte, place] = (eight & np.uint32(15)) * _COPIES & _LOWEST
+                bits[group, 2 * byte + 1, place] = (eight >> np.uint32(4)) * _COPIES & _LOWEST
+        return
+    c = 0
     while c < n_chains:
         group, place = (lane + c) // LANES, (lane + c) % LANES
         m = min(LANES - place, n_chains - c)
         for byte in range(n_bytes):
-            eight = octets[byte, c : c + m]
+            eights = octets[byte, c : c + m]
             for half in range(2):
                 four, shift = bits[group, 2 * byte + half, place : place + m], np.uint32(4 * half)
                 for k in range(m):
-                    four[k] = (np.uint32(eight[k]) >> shift & np.uint32(15)) * _COPIES & _LOWEST
+                    four[k] = (np.uint32(eights[k]) >> shift & np.uint32(15)) * _COPIES & _LOWEST
         c += m
 
 

@@ -20,7 +20,7 @@ MOST_NUMBERS = 1 << 19  # of a series that are looked at, evenly spaced: ranks o
 MOST_COMPARED = 1 << 16  # of these for a verdict, which is to take a small part of the time of a run
 # of these for R-hat, as long as chains have so many samples: that of slow chains is the same, that of others is 1
 MOST_RANKED, FEWEST_RANKED = 1 << 12, 64
-FEWEST_CHAINS, FEWEST_SAMPLES, FEWEST = 4, 32, 256  # for a warning that is wrong less than once in 1000 runs
+FEWEST_CHAINS, FEWEST_SAMPLES, FEWEST = 4, 32, 256  # for a warning that is wrong about twice in 1000 runs
 SMALL_POPULATION = 100.0  # independent families
 RELAXES = "samples at logarithmic times are a relaxation, no even series"
 SEARCHED = "it searched, and nothing tells whether a lower state exists"

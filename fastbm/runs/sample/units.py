@@ -22,7 +22,7 @@ from .samples import Samples
 
 MOST_BITS = 1 << 19  # that are looked at, pair by pair: a verdict is to take a small part of the time of a run
 FEWEST, MOST = 32, 256  # states of each chain
-FEWEST_TOGETHER = 1024  # states of all chains, without which chance would hide much in few chains
+FEWEST_TOGETHER = 1024  # states of all chains, without which chance would hide much in few chains: these have more
 WORTH_THREADS = 1 << 18  # bytes of states, from which on counting is worth handing over
 GOLDEN = 0.3819660112501051  # of the units: the distances between the units of pairs
 
