@@ -177,6 +177,13 @@ def room_for_rows() -> tuple[np.ndarray, ...]:
     return squares, last, np.empty((SIDE, LINE // 8), np.uint64)
 
 
+def states_beside(n_units: int) -> int:
+    """Return how many states of a few units `write_short_rows` turns at once; 1 of more. It is not compiled."""
+    if not _COMPILED or n_units > 2 * SHORT:
+        return 1
+    return SIDE // SHORT if n_units <= SHORT else SIDE // (2 * SHORT)
+
+
 @apart_borrowing
 def write_rows(up, rows, past_caches, room):
     """Write each chain's units as bits, unit 0 in the lowest one. Mutates `rows` (n_chains, ceil(n_units / bits)).
@@ -195,9 +202,9 @@ def write_rows(up, rows, past_caches, room):
     squares, last, lines = room
     n_units, n_chains, n_bytes, next_row = up.shape[0], rows.shape[0], rows.shape[1] * rows.itemsize, rows.strides[0]
     if n_units <= 2 * SHORT and n_bytes <= 8:
-        first, n_quads = up.ctypes.data, up.shape[1] // QUAD
+        first, n_quads = np.int64(up.ctypes.data), up.shape[1] // QUAD
         parts = first, np.int64(4 * QUAD), up.strides[0], n_units, n_quads
-        write_short_rows(parts, room, rows.ctypes.data, next_row, n_bytes, n_chains)
+        write_short_rows(parts, room, np.int64(rows.ctypes.data), next_row, n_bytes, n_chains)
         return
     streams = past_caches and (rows.ctypes.data | next_row) % LINE == 0
     # the last columns first: what their lines write beyond a row is written again
@@ -230,14 +237,6 @@ def write_rows(up, rows, past_caches, room):
         fence()
 
 
-@borrowing
-def states_beside(n_units):
-    """Return how many states of a few units lie side by side where their bits are turned; 1 of more units."""
-    if not _COMPILED:
-        return 1
-    return SIDE // SHORT if n_units <= SHORT else SIDE // (2 * SHORT) if n_units <= 2 * SHORT else 1
-
-
 @apart_borrowing
 def write_short_rows(states, room, place, next_row, size, n_rows):
     """Write rows of at most 64 units of some states as `write_rows` does, those of one after those of another.
@@ -246,8 +245,10 @@ def write_short_rows(states, room, place, next_row, size, n_rows):
     unit to the next, units, states), `place` the address of the first row, `size` the bytes of each, at most 8.
     What a row's word writes beyond it is written again by the next rows, and by bytes of the last ones.
     """
-    (first, next_state, next_unit, n_units, n_states), (squares, last, _), to_row = states, room, np.int64(place)
-    n_whole, beside = max(0, n_rows - (7 // size if next_row == size else n_rows)), states_beside(n_units)
+    (first, next_state, next_unit, n_units, n_states), (squares, last, _), to_row = states, room, place
+    n_whole, beside = max(0, n_rows - (7 // size if next_row == size else n_rows)), SIDE // SHORT
+    if n_units > SHORT:
+        beside = SIDE // (2 * SHORT)
     more, shift = (QUAD, _W(SHORT)) if n_units > SHORT else (0, _W(0))  # of the other half of a word
     for s in range(n_states):
         t, begin = s % beside, s % beside * (SIDE // beside)  # the first of its units among those that are turned

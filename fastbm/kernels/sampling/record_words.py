@@ -43,7 +43,7 @@ def write_samples(first, end, beside, edges, many, room, found):
     (side, lanes, begin, after), (about, unit, constant) = beside, edges
     n_chains, n_bytes, n_own = energies.shape[1], rows.shape[1], after - begin
     alike = side * n_own == SIDE and (side == 1 or n_own == n_chains)  # what is of a state lies side by side
-    n_states, n_turned = (end - first + side - 1) // side, states_beside(ups.shape[1] - 1)
+    n_states, n_turned = (end - first + side - 1) // side, some.shape[0] // SIDE
     sum_unlike(ups[:n_states], about, many, of_sums, sums[:n_states])
     for k in range(n_states):
         t, up, energy = first + k * side, ups[k][:-1], sums[k]
@@ -58,8 +58,9 @@ def write_samples(first, end, beside, edges, many, room, found):
                 write_rows(up, own if at_once else part, at_once, room_of_rows)
             elif k % n_turned == 0:
                 n = min(n_turned, n_states - k)
-                states = ups.ctypes.data + k * ups.strides[0], ups.strides[0], ups.strides[1], up.shape[0], n
-                write_short_rows(states, room_of_rows, some.ctypes.data, n_bytes, n_bytes, SIDE * n)
+                start, to = np.int64(ups.ctypes.data) + k * ups.strides[0], np.int64(some.ctypes.data)
+                states = start, ups.strides[0], ups.strides[1], up.shape[0], n
+                write_short_rows(states, room_of_rows, to, n_bytes, n_bytes, SIDE * n)
             if not at_once and whole and TILED and own.ctypes.data % LINE == 0:
                 stream(own.ctypes.data, part.ctypes.data, n_bytes * SIDE)
             elif not at_once:
