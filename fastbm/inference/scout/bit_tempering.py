@@ -24,7 +24,7 @@ from ...sampling.engine.multispin import MultispinChains
 
 LADDERS = 64  # which fill the words of a temperature
 WALKERS = 512  # chains of a block
-MOST_UNITS = 1 << 16  # of more, sweeps of a block are not done in one call
+MOST_UNITS = 1 << 16  # of more, a call for one round would not soon be over
 MOST_KEPT = 125  # rounds, evenly, whose states are kept
 ATTEMPT_SECONDS, STEP_SECONDS = 2.5e-10, 1.2e-4  # of populations, about, and what a step is granted beside them
 CHAIN_SECONDS = 6e-8  # that a chain of a ladder takes at most to be copied and swapped
@@ -59,7 +59,7 @@ def temper_bits(
     kept = np.linspace(burn_in, last - 1, min(n_rounds, MOST_KEPT)).astype(np.int64)
     slots = np.full(last, -1)
     slots[kept] = np.arange(len(kept))
-    ends, counts = np.zeros((n_levels, LADDERS), np.uint8), np.zeros(4, np.int64)
+    ends, counts = np.zeros((n_levels, LADDERS), np.uint8), np.zeros(3, np.int64)
     n_words = engine.row_words
     rows, totals = np.empty((len(kept), LADDERS, n_words), np.uint32), np.empty((len(kept), LADDERS), np.int64)
     each = n_levels * LADDERS * (model.n_units * ATTEMPT_SECONDS + CHAIN_SECONDS)
@@ -70,10 +70,9 @@ def temper_bits(
             tell("round of a look around", first, last)
             n = min(piece, last - first)
             n_pairs = sum((n_levels - t % 2) // 2 for t in range(first, first + n))
-            some = np.array([0, 0, counts[2], first % 2])
+            counts[1] = 0
             steps = np.diff(betas) * engine.energy_step, generator.random(n_pairs * LADDERS)
-            engine.climb((*steps, ends, some, slots[first : first + n], rows, totals), n)
-            counts[2] = some[2]
+            engine.climb((*steps, ends, counts, slots, rows, totals), n)
 
     engine.together(climb, 1)
     packed = rows.swapaxes(0, 1).astype("<u4").view(np.uint8)

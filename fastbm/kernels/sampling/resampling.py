@@ -88,24 +88,24 @@ def swap_levels(rows, totals, parents, ladders):
     """Try to swap neighbouring levels of every ladder, and keep the states and energies of the last level before.
 
     Mutates `parents` (n_chains,), of which replica each is to be a copy, and all but two arrays of `ladders`: (gains
-    (n_levels - 1,), uniforms, ends (n_levels, n_ladders) uint8, counts (4,) int64, slots, kept rows (n, n_ladders,
+    (n_levels - 1,), uniforms, ends (n_levels, n_ladders) uint8, counts (3,) int64, slots, kept rows (n, n_ladders,
     words) uint32, kept totals (n, n_ladders) int64). Ladder c at level k is replica n_ladders k + c, with its bits in
     `rows` and its unsatisfied couplings in `totals`. Levels k and k + 1 swap with probability min(1, exp(gains[k] (n' -
-    n))). `counts` are (swaps before, the next of `uniforms`, round trips, parity of the first swaps); slots[t] is the
-    place where before swap t is kept what the last level has, -1 where it is not. `ends` are as for
+    n))), k = 0, 2, ... and k = 1, 3, ... in turn. `counts` are (swaps before, the next of `uniforms`, round trips);
+    slots[t] is the place where before swap t is kept what the last level has, -1 where it is not. `ends` are as for
     `count_round_trips`, of replicas where they stand.
     Cost: O(n_chains) exponentials.
     """
     gains, uniforms, ends, counts, slots, kept_rows, kept_totals = ladders
     n_levels, n_ladders = ends.shape
     slot, top = slots[counts[0]], (n_levels - 1) * n_ladders
-    for c in range(n_ladders):
-        if slot >= 0:
+    if slot >= 0:
+        for c in range(n_ladders):
             copy_row(kept_rows[slot, c], rows[top + c])
             kept_totals[slot, c] = totals[(top + c) // totals.shape[1], (top + c) % totals.shape[1]]
     for lane in range(parents.shape[0]):
         parents[lane] = lane
-    for k in range((counts[0] + counts[3]) % 2, n_levels - 1, 2):
+    for k in range(counts[0] % 2, n_levels - 1, 2):
         for c in range(n_ladders):
             low, high = k * n_ladders + c, (k + 1) * n_ladders + c
             more = totals[high // totals.shape[1], high % totals.shape[1]]
