@@ -59,11 +59,12 @@ def autocovariance(values: np.ndarray) -> np.ndarray:
     from scipy.fft import irfft, next_fast_len, rfft
 
     n = len(values)
-    centred = values - values.mean(axis=(0, 1))
-    size = next_fast_len(2 * n)
-    spectrum = rfft(centred, size, axis=0)
-    products = irfft((spectrum * spectrum.conj()).real, size, axis=0)[:n].mean(axis=1)
-    return products / (n - np.arange(n)).reshape((n,) + (1,) * (products.ndim - 1))
+    series = np.moveaxis(values, 0, -1)  # in memory, too: of long ones that is twice as fast
+    size, centred = next_fast_len(2 * n), np.empty(series.shape)
+    np.subtract(series, values.mean(axis=(0, 1))[..., None], out=centred)
+    spectrum = rfft(centred, size)
+    products = irfft((spectrum.real**2 + spectrum.imag**2).mean(axis=0), size)[..., :n]
+    return np.moveaxis(products / (n - np.arange(n)), -1, 0)
 
 
 def autocorrelation(values: Any) -> np.ndarray:

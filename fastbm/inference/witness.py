@@ -16,9 +16,11 @@ import numpy as np
 from scipy.special import entr
 
 from .._base import checks, rng
+from .._base.threads import fan_out
 from ..diagnostics.verdicts import all_of
 from ..machine.machine import BoltzmannMachine
 from .ais.job import FEWEST_WITNESSES, SCOUT
+from .ais.walk import WORTH_A_THREAD
 from .ais.walks import make_walk
 from .ais.weights import Average, average
 from .importance_sampling import averages, mix
@@ -144,17 +146,21 @@ def _walked(
     path = np.linspace(0.0, 1.0, n_steps)
     base = log_odds(model, beta, "tempering", seen)
     streams = rng.streams(rng.derive(seed, SCOUT, 1), 2 * FEWEST_WITNESSES)
-    walk = make_walk(model, beta, base, streams[:FEWEST_WITNESSES], threads, kind)
-    walk.is_exact = False
-    walk.begin()
-    walk.follow(path)
-    walk.finish()
-    up = average(walk.log_w + walk.log_z0)
-    back = make_walk(model, beta, base, streams[FEWEST_WITNESSES:], threads, kind)
-    back.is_exact = False
-    back.load(seen.some(FEWEST_WITNESSES))
-    back.follow(path[::-1])
-    down = average(back.log_w - back.log_z0).of_groups(seen.n_ladders)
+
+    def walked(is_back: bool) -> Average:
+        own = streams[FEWEST_WITNESSES:] if is_back else streams[:FEWEST_WITNESSES]
+        walk = make_walk(model, beta, base, own, 1, kind)  # a block each
+        walk.is_exact = False
+        if is_back:
+            walk.load(seen.some(FEWEST_WITNESSES))
+            walk.follow(path[::-1])
+            return average(walk.log_w - walk.log_z0).of_groups(seen.n_ladders)
+        walk.begin()
+        walk.follow(path)
+        walk.finish()
+        return average(walk.log_w + walk.log_z0)
+
+    up, down = fan_out(walked, (False, True), threads if n_steps * each >= WORTH_A_THREAD else 1)
     return _compared(model, found, seen, up, down)
 
 

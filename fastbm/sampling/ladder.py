@@ -85,7 +85,6 @@ def energy_profile(
     """
     small = model.n_units <= MANY_UNITS
     n_chains = 64 if small else 16
-    at_once = 1 if model.is_layered else SWEEPS  # layers drawn whole are soon over, and half of the lanes take longer
     chains = make_chains(
         model,
         n_chains,
@@ -94,7 +93,7 @@ def energy_profile(
         beta=beta_low,
         highest_beta=beta_high,
         seed=rng.derive(seed, rng.PILOT),
-        threads=threads_between(model, n_chains, at_once, threads),
+        threads=threads_between(model, n_chains, GRID * SWEEPS, threads),
     )
     if halt is not None:
         chains.halt = halt
@@ -102,8 +101,8 @@ def energy_profile(
     betas = asinh_grid(beta_low, beta_high, scale)
     work = chains.attempt_seconds * chains.n_units * chains.n_chains  # whatever the number of threads
     n_sweeps = int(min(max(SECONDS / (GRID * work), 1), SWEEPS))
-    found = np.array([_measure(chains, beta, n_sweeps) for beta in betas])
-    return Profile(betas, found[:, 0], found[:, 1])
+    found = _measure_all(chains, betas, n_sweeps // 2, -(-n_sweeps // 2))
+    return Profile(betas, np.array([np.mean(some) for some in found]), np.array([spread_of(some) for some in found]))
 
 
 def asinh_grid(beta_low: float, beta_high: float, scale: float) -> np.ndarray:
@@ -115,13 +114,17 @@ def asinh_grid(beta_low: float, beta_high: float, scale: float) -> np.ndarray:
     return betas
 
 
-def _measure(chains: Engine, beta: float, n_sweeps: int) -> tuple[float, float]:
-    """Return mean and standard deviation of the energy over all chains and the last half of some sweeps."""
-    chains.set_beta(np.full(chains.n_chains, beta))
-    if chains.halt():
-        raise Halted
-    found = measure(chains, n_sweeps // 2, -(-n_sweeps // 2))
-    return float(np.mean(found)), spread_of(found)
+def _measure_all(chains: Engine, betas: np.ndarray, n_before: int, n_sweeps: int) -> list[np.ndarray]:
+    """Do what `measure` does at each of `betas`; return what it does there, (n_sweeps, n_chains) each."""
+    if isinstance(chains, TemperingChains) and chains.tempers(n_before + n_sweeps):
+        return np.split(chains.measure(n_before, n_sweeps, betas), len(betas))
+    found = []
+    for beta in betas:
+        chains.set_beta(np.full(chains.n_chains, beta))
+        if chains.halt():
+            raise Halted
+        found.append(measure(chains, n_before, n_sweeps))
+    return found
 
 
 def measure(chains: Engine, n_before: int, n_sweeps: int) -> np.ndarray:

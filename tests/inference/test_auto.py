@@ -133,7 +133,7 @@ def test_a_budget_that_is_too_small() -> None:
 def test_a_budget_too_small_for_any_estimate() -> None:
     model = bm.models.sherrington_kirkpatrick(60, seed=1)
     by_forecast = bm.infer(model, "auto", budget=1e-9)
-    by_trial = bm.infer(model, "auto", budget=0.05, start="uniform")
+    by_trial = bm.infer(model, "auto", budget=0.02, start="uniform", threads=2)
     for found in (by_forecast, by_trial):
         assert (found.method, found.bound) == ("mean-field", "lower")
         assert found.log_z == bm.infer(model, "mean-field").log_z and found.detail["left_out"] > 0.0

@@ -86,8 +86,11 @@ def test_as_many_as_a_swap_rate_of_three_in_ten_takes() -> None:
     assert len(equal_steps(profile._replace(std=np.full(40, 1e6)))) == 64
 
 
-def test_a_stop_is_noticed() -> None:
+@pytest.mark.parametrize("in_words", [False, True])
+def test_a_stop_is_noticed(in_words: bool) -> None:
     asked: list[int] = []
+    lattice = bm.models.edwards_anderson((30, 30), distribution="gaussian", seed=1)
+    model = lattice if in_words else bm.models.sherrington_kirkpatrick(120, seed=1)
     with pytest.raises(Halted):
-        energy_profile(SK, 0.1, 1.0, halt=lambda: len(asked) > 20 or bool(asked.append(1)))
-    assert len(asked) == 21
+        energy_profile(model, 0.1, 1.0, in_words=in_words, halt=lambda: len(asked) > 2 or bool(asked.append(1)))
+    assert len(asked) == 3

@@ -31,6 +31,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..._base.arrays import near_one
+from ..._base.threads import fan_out
 from ...machine.magnitude import MOST
 
 MOST_STEPS = 200
@@ -66,8 +67,11 @@ class LogRatios(NamedTuple):
 
 
 def fermi(x: np.ndarray) -> np.ndarray:
-    """Return 1 / (1 + exp(x)), to full relative accuracy in both tails."""
-    return np.exp(-np.logaddexp(0.0, x))
+    """Return 1 / (1 + exp(x)), to full relative accuracy in both tails; 0 where that is below 1e-308."""
+    with np.errstate(over="ignore"):
+        found = np.exp(x)
+    found += 1.0
+    return np.reciprocal(found, out=found)
 
 
 def solve_pair(low: np.ndarray, high: np.ndarray) -> float:
@@ -100,13 +104,14 @@ def _slope(up: np.ndarray, down: np.ndarray) -> float:
     return float((up * (1.0 - up)).mean() + (down * (1.0 - down)).mean())
 
 
-def bennett(betas: np.ndarray, energies: np.ndarray) -> LogRatios:
+def bennett(betas: np.ndarray, energies: np.ndarray, threads: int = 1) -> LogRatios:
     """Add up Bennett's differences along a ladder.
 
     Parameters
     ----------
     betas : (n_betas,) array
     energies : (n_samples, n_chains, n_betas) array
+    threads : int
 
     Notes
     -----
@@ -117,7 +122,8 @@ def bennett(betas: np.ndarray, energies: np.ndarray) -> LogRatios:
     n_betas = len(betas)
     terms = np.zeros(energies.shape)
     delta, gap, overlap = np.zeros(n_betas), np.zeros(n_betas), np.zeros(n_betas - 1)
-    for k in range(n_betas - 1):
+
+    def solve(k: int) -> None:
         centre = 0.5 * (energies[..., k].mean() + energies[..., k + 1].mean())
         step = betas[k + 1] - betas[k]
         low, high = step * (energies[..., k] - centre), step * (energies[..., k + 1] - centre)
@@ -125,12 +131,14 @@ def bennett(betas: np.ndarray, energies: np.ndarray) -> LogRatios:
         up, down = fermi(low + found), fermi(-high - found)
         slope = _slope(up, down)
         overlap[k] = 2.0 * slope
-        terms[..., k + 1] = terms[..., k]
         if slope > np.finfo(np.float64).tiny:
-            terms[..., k + 1] += (up - down) / slope
+            terms[..., k + 1] = (up - down) / slope
         else:
             gap[k + 1] = 0.5 * (max(low.max(), high.max()) - min(low.min(), high.min()))
         delta[k + 1] = found - step * centre
+
+    fan_out(solve, range(n_betas - 1), threads)
+    np.cumsum(terms, axis=-1, out=terms)
     return LogRatios(np.cumsum(delta), terms, np.sqrt(np.cumsum(gap**2)), overlap, {})
 
 
@@ -150,7 +158,7 @@ def pymbar_solver() -> Any:
         logger.setLevel(level)
 
 
-def mbar(betas: np.ndarray, energies: np.ndarray) -> LogRatios:
+def mbar(betas: np.ndarray, energies: np.ndarray, threads: int = 1) -> LogRatios:
     """Solve for all levels of a ladder; (n_samples, n_chains, n_betas) energies.
 
     Notes
@@ -162,7 +170,7 @@ def mbar(betas: np.ndarray, energies: np.ndarray) -> LogRatios:
     solver = pymbar_solver()
     n_samples, n_chains, n_betas = energies.shape
     if n_betas == 1:
-        return bennett(betas, energies)
+        return bennett(betas, energies, threads)
     needed = 8.0 * n_betas * energies.size
     if needed > MOST_BYTES:
         raise ValueError(
@@ -172,7 +180,7 @@ def mbar(betas: np.ndarray, energies: np.ndarray) -> LogRatios:
     centre = float(energies.mean())
     pooled = np.moveaxis(energies, 2, 0).reshape(-1) - centre
     counts = np.full(n_betas, n_samples * n_chains)
-    neighbours = bennett(betas, energies)
+    neighbours = bennett(betas, energies, threads)
     start = -(neighbours.log_z + (betas - betas[0]) * centre)
     found = solver(betas[:, None] * pooled, counts, initial_f_k=start, solver_protocol="robust")
     log_z = -(found.f_k - found.f_k[0])
@@ -200,7 +208,7 @@ def _terms(betas: np.ndarray, energies: np.ndarray, log_z: np.ndarray) -> np.nda
     return terms
 
 
-def integrate(betas: np.ndarray, energies: np.ndarray) -> LogRatios:
+def integrate(betas: np.ndarray, energies: np.ndarray, threads: int = 1) -> LogRatios:
     """Integrate the mean energy up a ladder; (n_samples, n_chains, n_betas) energies.
 
     Notes
@@ -228,4 +236,4 @@ def integrate(betas: np.ndarray, energies: np.ndarray) -> LogRatios:
     log_z[1:] = -np.cumsum(hermite)
     floor[1:] = np.abs(np.cumsum(next_order - hermite))
     detail = {"discretisation_error": float(floor[-1])}
-    return LogRatios(log_z, terms, floor, bennett(betas, energies).overlap, detail)
+    return LogRatios(log_z, terms, floor, bennett(betas, energies, threads).overlap, detail)

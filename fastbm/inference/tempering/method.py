@@ -5,6 +5,7 @@ Hukushima and Nemoto, J. Phys. Soc. Jpn. 65, 1604 (1996), doi:10.1143/JPSJ.65.16
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy as np
 from ... import diagnostics
 from ..._base.options import Least, options
 from ..._base.steps import SOON, tell
+from ..._base.threads import fan_out
 from ...machine.machine import BoltzmannMachine
 from ...sampling.tempering import TemperedChains
 from ...sampling.unseen import unseen
@@ -29,6 +31,7 @@ from .log_ratios import LogRatios, bennett, integrate, mbar, pymbar_solver
 from .verdict import judge_ladders
 
 ENGINES = {"bennett": bennett, "mbar": mbar, "ti": integrate}
+WORTH_A_THREAD = 1 << 15  # samples of a level, below which threads wait for each other's Python
 BURN_IN = 0.25  # of the sweeps, at least, along a path from a product model
 
 
@@ -120,7 +123,8 @@ class Tempering(Examined):
             now - then
             for now, then in zip((chains.attempted, chains.accepted, chains.round_trips), before, strict=True)
         )
-        ratios = solve(ladder, energies)
+        of_levels = threads if energies[..., 0].size >= WORTH_A_THREAD else 1
+        ratios = solve(ladder, energies, of_levels)
         detail = {
             **chains.detail,
             "engine": self.engine,
@@ -133,7 +137,7 @@ class Tempering(Examined):
             **ratios.detail,
         }
         if path is None:
-            found = _result(model, ladder, energies, free_log_z(model), ratios, target, up, detail)
+            found = _result(model, ladder, energies, free_log_z(model), ratios, target, up, detail, of_levels)
             tau = found.detail["tau_int"]
         else:
             own, log_z0, end = at_target + model.offset, path.log_z0 - beta * model.offset, ratios.last()
@@ -141,9 +145,10 @@ class Tempering(Examined):
             missed = unseen_starts(model, beta, path.base, energies[..., 0].size, step, every)
             end = end._replace(floor=np.hypot(end.floor, missed))
             found = _result(
-                model, np.array([beta]), own[..., None], log_z0, end, target, None, detail | {"levels": ladder}
-            )
-            tau = _tau_int(energies)
+                model, np.array([beta]), own[..., None], log_z0, end, target, None, detail | {"levels": ladder},
+                of_levels,
+            )  # fmt: skip
+            tau = _tau_int(energies, of_levels)
         units = target.means() if target else None
         verdict = judge_ladders(model, energies, ratios, units, tau, trips, based=path is not None)
         return judged(found, verdict, "Raise n_sweeps, or n_betas where swap_rates in detail are small")
@@ -193,14 +198,14 @@ def _record(
     return energies, at_target
 
 
-def _errors(terms: np.ndarray) -> np.ndarray:
+def _errors(terms: np.ndarray, threads: int) -> np.ndarray:
     """Return standard errors level by level, which holds the memory of the Fourier transforms down."""
-    errors = np.array([diagnostics.standard_error(terms[..., k]) for k in range(terms.shape[-1])])
+    errors = np.array(fan_out(lambda k: diagnostics.standard_error(terms[..., k]), range(terms.shape[-1]), threads))
     return errors if terms.shape[1] < FEWEST_SPREAD else np.maximum(errors, spread_error(terms.mean(axis=0)))
 
 
-def _tau_int(energies: np.ndarray) -> np.ndarray:
-    return np.array([float(diagnostics.tau_int(energies[..., k])) for k in range(energies.shape[-1])])
+def _tau_int(energies: np.ndarray, threads: int) -> np.ndarray:
+    return np.array(fan_out(lambda k: float(diagnostics.tau_int(energies[..., k])), range(energies.shape[-1]), threads))
 
 
 def _result(
@@ -212,11 +217,12 @@ def _result(
     target: TargetMoments | None,
     up: np.ndarray | None,
     detail: dict[str, Any],
+    threads: int,
 ) -> Inference:
     mean = energies.mean(axis=(0, 1))
     off = energies - mean
     variance = (off**2).mean(axis=(0, 1))
-    tau = _tau_int(energies)
+    tau = _tau_int(energies, threads)
     ess = energies[..., 0].size / (2.0 * tau)
     missed = unseen(model, betas, ess)
     found = curves(
@@ -228,7 +234,7 @@ def _result(
         off,
         off**2 - variance,
         missed,
-        _errors,
+        partial(_errors, threads=threads),
         ratios.floor,
     )
     if up is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from itertools import product
 from threading import Lock
 from typing import Any, NamedTuple
 
@@ -176,6 +177,8 @@ class Samples:
 class TemperingChains(CoolingChains):
     """Chains that may be replicas of ladders; a sweep of them must not be too long to be cut."""
 
+    _scale: list[np.ndarray]  # of every lane of a block
+
     def tempers(self, n_sweeps: int) -> bool:
         """Return whether so many sweeps, with swaps, are done in few calls."""
         return self.cools
@@ -227,19 +230,22 @@ class TemperingChains(CoolingChains):
         self.beta = ladders.betas[ladders.level].ravel()
         self.n_swept += n_sweeps
 
-    def measure(self, n_before: int, n_sweeps: int) -> np.ndarray:
-        """Do what `fastbm.sampling.ladder.measure` does; each block goes its way without waiting for the others."""
+    def measure(self, n_before: int, n_sweeps: int, betas: np.ndarray | None = None) -> np.ndarray:
+        """Do what `fastbm.sampling.ladder.measure` does, at each of `betas` if there are any.
+
+        Each block goes its way without waiting for the others. Rows of one temperature come after those of another.
+        """
         legs = np.tile(np.array([1, 0, MEASURED]), (n_before + n_sweeps, 1))
         legs[:n_before, 2] = 0
-        return self._measure(legs)
+        return self._measure(legs, betas)
 
     def measure_now(self) -> np.ndarray:
         """Return what `quick_energies` does, by the kernel of `measure`, so that no other is compiled."""
         found: np.ndarray = self._measure(np.array([[0, 0, MEASURED]]))[0]
         return found
 
-    def _measure(self, legs: np.ndarray) -> np.ndarray:
-        """Do what `legs` of one sweep each, or one of none, tell; each block goes its way without waiting for others.
+    def _measure(self, legs: np.ndarray, betas: np.ndarray | None = None) -> np.ndarray:
+        """Do what `legs` of one sweep each, or one of none, tell, at each of `betas` or as temperatures are.
 
         Returns
         -------
@@ -250,19 +256,27 @@ class TemperingChains(CoolingChains):
         self._prepare_swaps()
         self._since_check = [0] * len(self.blocks)
         alone, step = Ladders.of_single_chains(self.n_chains), self._longest_piece() // self.n_units
+        times = 1 if betas is None else len(betas)
+        energies = np.empty((times * int((legs[:, 2] == MEASURED).sum()), self.n_chains))
+        n_sweeps, scales = int(legs[:, 0].sum()), None if betas is None else self._scales(betas)
 
-        def advance(k: int) -> np.ndarray:
-            own, found = alone.of_block(self.blocks[k], self._scales(alone.betas), 0), []
-            for first in range(0, len(legs), step):
+        def advance(k: int) -> None:
+            own, row = alone.of_block(self.blocks[k], self._scales(alone.betas), 0), 0
+            for t, first in product(range(times), range(0, len(legs), step)):
                 some = legs[first : first + step]
                 if self._must_stop(k, self.n_units * len(some)):
-                    break
-                found.append(self._temper_block(k, self.n_swept + first, some, own)[1])
-            return np.concatenate(found)
+                    return
+                if scales is not None:
+                    self._scale[k][: self.lanes.used(k)] = scales[t]
+                found = self._temper_block(k, self.n_swept + t * n_sweeps + first, some, own)[1]
+                energies[row : row + len(found), self.blocks[k]] = found
+                row += len(found)
 
-        energies = self._for_blocks(advance, len(legs))
-        self.n_swept += int(legs[:, 0].sum())
-        return np.concatenate(energies, axis=1)
+        self._for_blocks(advance, times * len(legs))
+        self.n_swept += times * n_sweeps
+        if betas is not None:
+            self.beta = np.full(self.n_chains, betas[-1])
+        return energies
 
     def _room_of_samples(self, k: int, legs: np.ndarray, ladders: tuple[Any, ...]) -> Found:
         """Return room for the samples of block `k` that legs tell of."""
