@@ -17,6 +17,7 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
+from .._base import arrays
 from .._base.options import Least, options
 from .._base.steps import tell
 from .._base.threads import fan_out, single_threaded_blas
@@ -134,7 +135,7 @@ def _anneal(
         # the number of temperatures is not known before the end
         gathered = moments and means_fit(len(populations.groups), k + 1, populations.engine.n_units)
         yield {
-            "up": populations.up() if gathered else None,
+            "n_up": populations.n_up() if gathered else None,
             "beta": populations.beta,
             "ess": _ess(populations, populations.weights()),
             "log_z": populations.log_z.copy(),
@@ -212,9 +213,9 @@ def _result(
         spread_error,
         floor,
     )
-    if rows[-1]["up"] is not None:
-        up = np.stack([row["up"] for row in rows], axis=1)
-        found = found.with_means(model.convention, up, w, missed, spread_error)
+    if rows[-1]["n_up"] is not None:
+        n_up = [row["n_up"] for row in rows]
+        found = found.with_means(model.convention, n_up, populations.sizes, w, missed, spread_error, threads)
     weights = populations.weights()
     families = _families(populations, weights)
     ess = len(populations.family) / families["rho_t"]
@@ -248,15 +249,16 @@ def _moments(
     model: BoltzmannMachine, populations: Subpopulations, weights: np.ndarray, ess: float, threads: int
 ) -> dict[str, Any]:
     """Return weighted averages over the last states; errors from the spread of the populations."""
-    bits, own = populations.engine.bits(), np.empty((len(weights), model.n_units))
-    second, parts, size = np.zeros((model.n_units, model.n_units)), weights / populations.sizes, populations.sizes.max()
-    kind, at_once = np.float32 if size <= EXACT else np.float64, max(1, int(MOST_NUMBERS // (size * model.n_units)))
+    n, bits, own = model.n_units, populations.engine.bits(), np.empty((len(weights), model.n_units))
+    second, parts, size = arrays.empty((n, n), np.float64), weights / populations.sizes, populations.sizes.max()
+    second.fill(0.0)  # here, as threads that come to new memory wait for each other
+    kind, at_once = np.float32 if size <= EXACT else np.float64, max(1, int(MOST_NUMBERS // (size * n)))
 
     def weigh(first: int) -> None:
-        some = second[first : first + TOGETHER]
+        some = second[first : first + TOGETHER, first:]  # with all that come later
         whole, weighed = np.empty(some.shape, kind), np.empty(some.shape)
         for part, units in values:
-            np.matmul(units[first : first + TOGETHER], units.T, out=whole)
+            np.matmul(units[first : first + TOGETHER], units[first:].T, out=whole)
             np.add(some, np.multiply(whole, part, out=weighed), out=some)
 
     for begin in range(0, len(parts), at_once):
@@ -266,7 +268,9 @@ def _moments(
         ]
         own[begin : begin + at_once] = [units.mean(axis=1, dtype=np.float64) for _, units in values]
         with single_threaded_blas():
-            fan_out(weigh, range(0, model.n_units, TOGETHER), threads)
+            fan_out(weigh, range(0, n, TOGETHER), threads)
+    for first in range(TOGETHER, n, TOGETHER):
+        second[first:, first - TOGETHER : first] = second[first - TOGETHER : first, first:].T
     mean = weights @ own
     error = spread_error(len(weights) * weights[:, None] * (own - mean))
     never = model.convention.span * float(rarely(ess))

@@ -131,18 +131,19 @@ class Subpopulations:
         found: np.ndarray = values.reshape(len(self.sizes), size, *values.shape[1:]).mean(axis=1)  # the same sums
         return found
 
-    def up(self) -> np.ndarray:
-        """Return the part of every population in which units are up, (n_populations, n_units)."""
-        size, blocks, n_units = int(self.sizes[0]), self.engine.blocks, self.engine.n_units
+    def n_up(self) -> np.ndarray:
+        """Return in how many replicas of every population units are up, (n_populations, n_units)."""
+        size, blocks = int(self.sizes[0]), self.engine.blocks
         alike = min(size & -size, WORD)  # replicas of one population in a part of a word
         if (self.sizes != size).any() or alike < 8 or any(block.start % WORD for block in blocks):
-            return self.means(self.engine.bits())
-        words = np.ascontiguousarray(np.concatenate([self.engine.words(k) for k in range(len(blocks))], axis=1).T)
-        n_up = np.bitwise_count(words.astype("<u8", copy=False).view(f"<u{alike // 8}"))
-        of_parts = n_up.reshape(len(words), n_units, -1).swapaxes(1, 2).reshape(-1, n_units)
-        of_all = of_parts[: self.engine.n_chains // alike].reshape(len(self.sizes), -1, n_units)
-        found: np.ndarray = of_all.sum(axis=1, dtype=np.int64) / size
-        return found
+            return np.add.reduceat(self.engine.bits(), self._edges[:-1], axis=0, dtype=np.uint32)
+        words = [self.engine.words(k).astype("<u8", copy=False) for k in range(len(blocks))]
+        of_parts = np.concatenate([np.bitwise_count(some.view(f"<u{alike // 8}")) for some in words], axis=1)
+        n_parts, of_parts = size // alike, of_parts[:, : self.engine.n_chains // alike]
+        found: np.ndarray = of_parts[:, ::n_parts].astype(np.uint32)
+        for k in range(1, n_parts):
+            found += of_parts[:, k::n_parts]
+        return found.T
 
 
 class BasedPopulations(Subpopulations):

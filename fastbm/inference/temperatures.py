@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 from .._base.arrays import near_one
+from .._base.threads import fan_out
 from ..machine.clamping import Clamped
 from ..machine.units import Units
 from ..sampling.unseen import Unseen
@@ -18,7 +19,7 @@ from .result import Inference
 
 KEY = "temperatures"  # in `Inference.detail`
 MOST_MEANS = 1 << 24
-TOGETHER = 1 << 15  # numbers of some temperatures that stay in the second cache
+TOGETHER = 1 << 16  # numbers of some temperatures that stay in the second cache
 FEWEST_SPREAD = 4  # ladders from which on their spread is an error bar too, widened by Student's quantile
 
 
@@ -102,17 +103,21 @@ class Temperatures:
     def with_means(
         self,
         units: Units,
-        up: np.ndarray,
+        n_up: Sequence[np.ndarray],
+        of: np.ndarray,
         weights: np.ndarray,
         missed: Unseen,
         error_of: Callable[[np.ndarray], np.ndarray],
+        threads: int = 1,
     ) -> Temperatures:
         """Return the curves with means of units added.
 
         Parameters
         ----------
-        up : (n_groups, n_betas, n_units) array
-            How often units were up in each of some independent ladders or populations.
+        n_up : sequence of (n_groups, n_units) array
+            How often units were up in each of some independent ladders or populations, at every temperature.
+        of : (n_groups,) array
+            Out of how many.
         weights : (n_groups, n_betas) array
             Of their average, with sum 1.
         missed : Unseen
@@ -120,13 +125,18 @@ class Temperatures:
         error_of : callable
             The standard errors of the mean of terms (n_groups, ...) that are independent.
         """
-        weights, n_groups = weights[..., None], len(up)
-        mean, error = np.empty((2, *up.shape[1:]))
-        step = max(1, TOGETHER // (n_groups * up.shape[2]))
-        for some in (slice(k, k + step) for k in range(0, up.shape[1], step)):
-            own, parts = up[:, some], weights[:, some]
-            mean[some] = (parts * own).sum(axis=0)
-            error[some] = np.maximum(error_of(n_groups * parts * (own - mean[some])), missed.chance[some, None])
+        weights, (n_groups, n_units) = weights.T[..., None], n_up[0].shape
+        mean, error = np.empty((2, len(n_up), n_units))
+        step = max(1, TOGETHER // (n_groups * n_units))
+
+        def average(k: int) -> None:
+            some = slice(k, k + step)
+            own, parts = np.stack(n_up[some]) / of[:, None], weights[some]
+            mean[some] = (parts * own).sum(axis=1)
+            terms = n_groups * parts * (own - mean[some, None])
+            error[some] = np.maximum(error_of(terms.swapaxes(0, 1)), missed.chance[some, None])
+
+        fan_out(average, range(0, len(n_up), step), threads)
         return replace(self, mean=units.lo + units.span * mean, mean_error=units.span * error)
 
 

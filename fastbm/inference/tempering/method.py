@@ -32,6 +32,7 @@ from .verdict import judge_ladders
 
 ENGINES = {"bennett": bennett, "mbar": mbar, "ti": integrate}
 WORTH_A_THREAD = 1 << 15  # samples of a level, below which threads wait for each other's Python
+MOST_IN_A_BYTE = 255
 BURN_IN = 0.25  # of the sweeps, at least, along a path from a product model
 
 
@@ -117,8 +118,8 @@ class Tempering(Examined):
         )
         burnt = _burn_in(chains, self.burn_in, self.n_sweeps)
         before = chains.attempted.copy(), chains.accepted.copy(), chains.round_trips.copy()
-        up = np.zeros((self.n_chains, len(ladder), model.n_units)) if gathered else None
-        energies, at_target = _record(chains, n_samples, self.thin, target, up)
+        n_up = np.zeros((self.n_chains, len(ladder), model.n_units), np.int64) if gathered else None
+        energies, at_target = _record(chains, n_samples, self.thin, target, n_up)
         attempted, accepted, trips = (
             now - then
             for now, then in zip((chains.attempted, chains.accepted, chains.round_trips), before, strict=True)
@@ -137,7 +138,7 @@ class Tempering(Examined):
             **ratios.detail,
         }
         if path is None:
-            found = _result(model, ladder, energies, free_log_z(model), ratios, target, up, detail, of_levels)
+            found = _result(model, ladder, energies, free_log_z(model), ratios, target, n_up, detail, of_levels)
             tau = found.detail["tau_int"]
         else:
             own, log_z0, end = at_target + model.offset, path.log_z0 - beta * model.offset, ratios.last()
@@ -171,18 +172,18 @@ def _record(
     n_samples: int,
     thin: int,
     target: TargetMoments | None,
-    up: np.ndarray | None,
+    n_up: np.ndarray | None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Record what changes along the ladder, and energies at the target.
 
     The former is (n_samples, n_chains, n_betas), energies with offset or D of a path; the latter, without offset,
-    (n_samples, n_chains). States at the target go to `target`, and how often units are up at every level to `up`
+    (n_samples, n_chains). States at the target go to `target`, and how often units are up at every level to `n_up`
     (n_chains, n_betas, n_units).
     """
     energies = np.empty((n_samples, chains.n_chains, len(chains.betas)))
     at_target = np.empty((n_samples, chains.n_chains))
     piece = max(1, PIECE // (chains.n_units * chains.n_chains))
-    if up is not None:
+    if n_up is not None:
         piece = max(1, min(piece // len(chains.betas), int(SOON / (thin * chains.sweep_seconds))))
     for start in range(0, n_samples, piece):
         some = slice(start, min(start + piece, n_samples))
@@ -191,10 +192,10 @@ def _record(
         energies[some], at_target[some] = row["tempering/energy"], row["samples/energy"]
         if target is not None:
             target.add(row["samples/states"])
-        if up is not None:
-            up += np.unpackbits(row["ladder/states"], axis=-1, count=chains.n_units, bitorder="little").sum(axis=0)
-    if up is not None:
-        up /= n_samples
+        if n_up is not None:
+            bits = np.unpackbits(row["ladder/states"], axis=-1, count=chains.n_units, bitorder="little")
+            for first in range(0, len(bits), MOST_IN_A_BYTE):
+                n_up += bits[first : first + MOST_IN_A_BYTE].sum(axis=0, dtype=np.uint8)
     return energies, at_target
 
 
@@ -215,7 +216,7 @@ def _result(
     log_z0: float,
     ratios: LogRatios,
     target: TargetMoments | None,
-    up: np.ndarray | None,
+    n_up: np.ndarray | None,
     detail: dict[str, Any],
     threads: int,
 ) -> Inference:
@@ -237,9 +238,9 @@ def _result(
         partial(_errors, threads=threads),
         ratios.floor,
     )
-    if up is not None:
-        equal = np.full(up.shape[:2], 1.0 / len(up))
-        found = found.with_means(model.convention, up, equal, missed, spread_error)
+    if n_up is not None:
+        equal, of = np.full(n_up.shape[:2], 1.0 / len(n_up)), np.full(len(n_up), len(energies))
+        found = found.with_means(model.convention, list(n_up.swapaxes(0, 1)), of, equal, missed, spread_error, threads)
     n_starts = energies.shape[1] + int(detail["round_trips"].sum())  # a replica forgets at the other end of its ladder
     sure = certain(model, float(betas[-1]))
     result = {} if target is None else target.result(float(ess[-1]), sure, n_starts)
