@@ -143,7 +143,7 @@ class Subpopulations:
         found: np.ndarray = of_parts[:, ::n_parts].astype(np.uint32)
         for k in range(1, n_parts):
             found += of_parts[:, k::n_parts]
-        return found.T
+        return np.ascontiguousarray(found.T)
 
 
 class BasedPopulations(Subpopulations):
