@@ -190,19 +190,20 @@ class ByLevel:
             if kept is None:
                 return None
             samples.counts[t : t + some], samples.trips[t : t + some] = kept.counts, kept.trips[:, :n_ladders]
-            for k in range(some):
-                self._write(samples, t + k, kept.energies[k], engine.rows_of(kept.states[k]), begin)
+            by_level = kept.energies.reshape(some, n_betas, self.n_ladders)
+            samples.energies[t : t + some] = by_level[..., :n_ladders].swapaxes(1, 2)
+            rows = engine.rows_of(kept.states.reshape(-1, *kept.states.shape[2:]))
+            self._write(samples, slice(t, t + some), rows.reshape(some, -1, rows.shape[1]), begin)
         return samples
 
-    def _write(self, samples: Samples, t: int, energies: np.ndarray, rows: np.ndarray, begin: int) -> None:
-        """Write energies of all lanes, and rows of those from block `begin` on, as sample `t`. Mutates `samples`."""
+    def _write(self, samples: Samples, some: slice, rows: np.ndarray, begin: int) -> None:
+        """Write rows of lanes from block `begin` on, (n, lanes, n_bytes), as `some` samples. Mutates `samples`."""
         n_ladders, n_betas = samples.energies.shape[1:]
-        samples.energies[t] = energies.reshape(n_betas, self.n_ladders)[:, :n_ladders].T
         target = self.n_ladders * (n_betas - 1) - self.engine.block_lanes * begin
-        samples.states[t] = rows[target : target + n_ladders]
+        samples.states[some] = rows[:, target : target + n_ladders]
         if samples.whole is not None:
-            by_level = rows[: self.n_ladders * n_betas].reshape(n_betas, self.n_ladders, -1)
-            samples.whole[t] = by_level[:, :n_ladders].swapaxes(0, 1)
+            by_level = rows[:, : self.n_ladders * n_betas].reshape(len(rows), n_betas, self.n_ladders, -1)
+            samples.whole[some] = by_level[:, :, :n_ladders].swapaxes(1, 2)
 
     def restore(self, level: np.ndarray) -> None:
         """Do nothing: lanes keep their temperatures."""

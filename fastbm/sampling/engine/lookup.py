@@ -259,7 +259,7 @@ class LookupChains(WordChains):
         self.n_swept += n_rounds * thin
         marked = np.bitwise_or.reduce(marks.reshape(n_threads, n_pairs, n_words))
         self._told = self.n_swept, exchanged(sums.ravel(), marked)
-        energies = [numbers.energies_of(exchanged(of.ravel(), at)) for of, at in zip(*kept[1:3], strict=True)]
+        energies = numbers.energies_of(exchanged(kept[1].reshape(n_samples, sums.size), kept[2]))
         return Kept(kept[0], energies, before + kept[3].sum(axis=1), kept[4])
 
     def rows_of(self, states: np.ndarray) -> np.ndarray:

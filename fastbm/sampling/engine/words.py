@@ -37,13 +37,13 @@ class Kept(NamedTuple):
     Attributes
     ----------
     states : (n_samples, blocks, n_units + 1, words) uint32 array
-    energies : list of (lanes,) arrays
+    energies : (n_samples, lanes) array
     counts : (n_samples, 2, n_betas - 1) int64 array
     trips : (n_samples, n_ladders) int64 array
     """
 
     states: np.ndarray
-    energies: list[np.ndarray]
+    energies: np.ndarray
     counts: np.ndarray
     trips: np.ndarray
 
@@ -131,12 +131,14 @@ class WordChains(Engine):
 
 
 def exchanged(sums: np.ndarray, marks: np.ndarray) -> np.ndarray:
-    """Return sums of lanes, level by level, after the swaps that `marks` (n_betas - 1, words of ladders) tell of."""
-    swapped = np.unpackbits(marks.astype("<u4", copy=False).view(np.uint8), axis=1, bitorder="little").view(np.bool_)
-    before = sums[: (len(marks) + 1) * swapped.shape[1]].reshape(len(marks) + 1, -1)
+    """Return sums of lanes (..., lanes), level by level, after swaps: `marks` (..., n_betas - 1, words of ladders)."""
+    swapped = np.unpackbits(marks.astype("<u4", copy=False).view(np.uint8), axis=-1, bitorder="little").view(np.bool_)
+    n_betas, n_ladders = swapped.shape[-2] + 1, swapped.shape[-1]
+    before = sums[..., : n_betas * n_ladders].reshape(*sums.shape[:-1], n_betas, n_ladders)
     after = before.copy()
-    after[:-1][swapped], after[1:][swapped] = before[1:][swapped], before[:-1][swapped]
-    return after.ravel()
+    np.copyto(after[..., :-1, :], before[..., 1:, :], where=swapped)
+    np.copyto(after[..., 1:, :], before[..., :-1, :], where=swapped)
+    return after.reshape(*sums.shape[:-1], n_betas * n_ladders)
 
 
 def in_bytes(table: np.ndarray) -> np.ndarray:
