@@ -87,8 +87,9 @@ class PairCounts:
 
     def up(self) -> np.ndarray:
         """Return P(i and j up), a full symmetric matrix whose diagonal is P(i up)."""
-        upper = np.triu(self.counts)
-        return (upper + np.triu(upper, 1).T) / self.n
+        found: np.ndarray = (self.counts + self.counts.T) / self.n  # of which one triangle is empty
+        np.fill_diagonal(found, self.counts.diagonal() / self.n)
+        return found
 
 
 @options

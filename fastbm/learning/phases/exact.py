@@ -38,7 +38,7 @@ class ClampedExact(Phase):
     def moments(self, model: BoltzmannMachine, rows: np.ndarray) -> PhaseMoments:
         """Return moments averaged over `rows` and hidden units, with the mean log of the rows' clamped sums."""
         if model.n_hidden == 0:
-            log_z = -self.settings.beta * self._average(model.energy(rows))
+            log_z = -self.settings.beta * self._average(model.energy(rows)) if self.settings.wants_log_z else None
             return from_values(model.couplings, rows, log_z, self.row_weights)
         if model.hidden_are_independent:
             return self._independent(model, rows)

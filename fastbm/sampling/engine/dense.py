@@ -71,6 +71,8 @@ class DenseChains(TemperingChains):
     kernel = "dense"
     few = 8
     _in_groups = True
+    _room: tuple[list[np.ndarray], list[Any]] | None = None  # for fields and sweeps of blocks, whatever couplings are
+    _rooms: list[Any]
 
     def _couple(self) -> None:
         self._weights = self.couplings.matrix()
@@ -115,23 +117,26 @@ class DenseChains(TemperingChains):
             return
         width, dtype = self._rises.shape[1], self._rises.dtype
         step = max(1, int(PIECE_SECONDS / (ADDITION_SECONDS * self.n_units * width)))
-        fields = [arrays.zeros((self.lanes.used(k), width), dtype) for k in range(len(self.blocks))]
+        if self._room is None or self._room[0][0].shape[1] != width or self._room[0][0].dtype != dtype:
+            fields = [arrays.zeros((self.lanes.used(k), width), dtype) for k in range(len(self.blocks))]
+            rooms = [
+                few_room(of_block, self._rises) if self._one_by_one else dense_room(up, of_block)
+                for up, of_block in zip(self.up, fields, strict=True)
+            ]
+            self._room = fields, rooms
+        fields, self._rooms = self._room
 
         def fill(k: int) -> None:
-            start = np.array(np.broadcast_to(self._rows(k), fields[k].shape), order="C")
-            for c in range(0, len(start), step):
+            start = self._rows(k)
+            for c in range(0, len(fields[k]), step):
                 if c and self._stopped():
                     return
                 some = fields[k][c : c + step]
-                about = self._rises, start[c : c + step]
+                about = self._rises, start if len(start) == 1 else start[c : c + step]
                 init_fields_dense(some, self.up[k][:, c:], *about, room_of_fields(some))
 
         self._for_blocks(fill, ADDITION_SECONDS * width / self.attempt_seconds)
         self._fields = fields
-        self._rooms = [
-            few_room(of_block, self._rises) if self._one_by_one else dense_room(up, of_block)
-            for up, of_block in zip(self.up, fields, strict=True)
-        ]
 
     def _sweep_block(self, k: int, first: int, n_sweeps: int) -> None:
         if k == 0:
