@@ -97,10 +97,12 @@ class WordChains(Engine):
         write_rows(self.up[k][: self.n_units], rows, False, room_for_rows())
 
     def words(self, k: int) -> np.ndarray:
-        """Return the bits of block `k`, 64 chains a word: they are stored so."""
-        halves = self.up[k][: self.n_units].copy()
-        halves[:, self.lanes.used(k) // 32 :] = 0
-        return np.ascontiguousarray(halves.view("<u8")[:, : -(-self.lanes.used(k) // 64)])
+        """Return the bits of block `k`, 64 chains a word: they are stored so, and are no copy where all are used."""
+        halves, used = self.up[k][: self.n_units], self.lanes.used(k)
+        if used < 32 * self.n_words:
+            halves = halves.copy()
+            halves[:, used // 32 :] = 0
+        return np.ascontiguousarray(halves.view("<u8")[:, : -(-used // 64)])
 
     def gather(self, index: np.ndarray) -> None:
         """Give chain c the state of chain index[c]; streams and temperatures stay."""
