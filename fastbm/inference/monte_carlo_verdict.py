@@ -16,15 +16,21 @@ from ..machine.machine import BoltzmannMachine
 from ..sampling import valleys
 
 FEWEST_SAMPLES, FEWEST = 32, 256  # of a chain and in all, of which fewer leave error bars themselves uncertain
+MOST_IN_A_BYTE = 255
 MOST_PAIRS = 256  # of units, about, that are looked at; as many as there are units where these are more
+
+
+def add_bits(sums: np.ndarray, bits: np.ndarray) -> None:
+    """Add bits (n, ...), one a byte, to `sums`, which it mutates."""
+    for first in range(0, len(bits), MOST_IN_A_BYTE):  # sums of bytes take an eighth of the time
+        sums += bits[first : first + MOST_IN_A_BYTE].sum(axis=0, dtype=np.uint8)
 
 
 def add_by_part(sums: np.ndarray, parts: np.ndarray, bits: np.ndarray) -> None:
     """Add bits (n, ...) to the sums of their parts, numbers (n,) in ascending order. Mutates `sums`."""
     ends = [*(np.flatnonzero(np.diff(parts)) + 1).tolist(), len(parts)]
     for begin, end in itertools.pairwise([0, *ends]):
-        # numbers of 16 bits are summed in a quarter of the time
-        sums[parts[begin]] += bits[begin:end].sum(axis=0, dtype=np.uint16 if end - begin < 1 << 16 else np.int64)
+        add_bits(sums[parts[begin]], bits[begin:end])
 
 
 class PairHalves:
@@ -40,8 +46,11 @@ class PairHalves:
         """Count samples of all chains, (n, n_chains, n_units) of 0 and 1; the middle one of an odd number is left."""
         halves = (self._t + np.arange(len(up)) >= self._half).astype(np.int64)
         n_units, self._t = up.shape[2], self._t + len(up)
+        differ = np.empty_like(up)
         for k, d in enumerate(self._shifts):
-            add_by_part(self.counts[..., n_units * k : n_units * (k + 1)], halves, up ^ np.roll(up, d, axis=2))
+            np.bitwise_xor(up[..., d:], up[..., :-d], out=differ[..., d:])
+            np.bitwise_xor(up[..., :d], up[..., -d:], out=differ[..., :d])
+            add_by_part(self.counts[..., n_units * k : n_units * (k + 1)], halves, differ)
 
     def r_hat(self) -> float:
         """Return the largest R-hat of all pairs, `R_HAT_LIMIT` at most where it does not pass what chance may bring."""

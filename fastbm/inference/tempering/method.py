@@ -19,6 +19,7 @@ from ...sampling.tempering import TemperedChains
 from ...sampling.unseen import unseen
 from ..estimator import SWEEPS, Examined, Knob, refuse_beside_betas, refuse_no_samples, sweeps
 from ..monte_carlo import PIECE, TargetMoments, find_burn_in
+from ..monte_carlo_verdict import add_bits
 from ..result import Inference
 from ..scout.bases import unseen_starts
 from ..scout.bounds import certain
@@ -32,7 +33,6 @@ from .verdict import judge_ladders
 
 ENGINES = {"bennett": bennett, "mbar": mbar, "ti": integrate}
 WORTH_A_THREAD = 1 << 15  # samples of a level, below which threads wait for each other's Python
-MOST_IN_A_BYTE = 255
 BURN_IN = 0.25  # of the sweeps, at least, along a path from a product model
 
 
@@ -193,9 +193,7 @@ def _record(
         if target is not None:
             target.add(row["samples/states"])
         if n_up is not None:
-            bits = np.unpackbits(row["ladder/states"], axis=-1, count=chains.n_units, bitorder="little")
-            for first in range(0, len(bits), MOST_IN_A_BYTE):
-                n_up += bits[first : first + MOST_IN_A_BYTE].sum(axis=0, dtype=np.uint8)
+            add_bits(n_up, np.unpackbits(row["ladder/states"], axis=-1, count=chains.n_units, bitorder="little"))
     return energies, at_target
 
 
