@@ -145,7 +145,7 @@ def low_states(model: BoltzmannMachine, beta: float) -> tuple[np.ndarray, float]
     They are where mean field leads from all units up and down, and from corners of the couplings' leading eigenvectors.
     """
     spin = model.to_units("spin")
-    corners = np.concatenate([np.ones((1, spin.n_units)), modes(spin)])
+    corners = np.concatenate([np.ones((1, spin.n_units)), modes(model)])
     arguments = np.arctanh(STAY * np.concatenate([corners, -corners]))
     with np.errstate(all="ignore"):
         signs = np.where(relaxed(spin, HIGHEST * beta, arguments, SETTLING) < 0.0, -1.0, 1.0)

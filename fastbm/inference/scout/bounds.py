@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import math
 from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from ...machine.couplings.protocol import Couplings
 from ...machine.machine import BoltzmannMachine
 from ..fixed_point.equations import MeanFieldEquations
 from ..fixed_point.iterate import starting_means
@@ -27,6 +29,7 @@ RELAXATIONS = 100  # of mean-field equations, whose solution need not be exact
 MOST_HELD = 6  # units that are held where they were seldom seen, those of the strongest couplings
 SELDOM = 0.05  # of the states visited
 HELD_CLIMBS = (2 + N_MODES) * MOST_HELD
+_modes: WeakKeyDictionary[Couplings, np.ndarray] = WeakKeyDictionary()  # of machines that are looked at more than once
 LEAST_LEFT = 1e-3  # part of Z on the other side of a unit, by its own bias at most, from which it is looked at
 
 
@@ -47,7 +50,7 @@ def mean_field_bound(model: BoltzmannMachine, beta: float, up: np.ndarray, seed:
     spin = model.to_units("spin")
     starts = starting_means(spin.n_units, N_CLIMBS, seed)
     starts[0], starts[1] = STAY, -STAY  # the corners
-    corners = STAY * modes(spin)
+    corners = STAY * modes(model)
     starts[2 : 2 + 2 * len(corners)] = np.concatenate([corners, -corners])
     starts[len(starts) - len(up) :] = STAY * (2.0 * up - 1.0)
     with np.errstate(all="ignore"):  # of couplings beyond all numbers nothing is told
@@ -74,7 +77,8 @@ def other_sides(model: BoltzmannMachine, beta: float, means: np.ndarray) -> tupl
         own = beta * (np.abs(spin.flat_bias) + spin.couplings.absolute_sums())[units]
         pull[lanes, units] = np.where(is_up, 1.0, -1.0) * (STEEPEST + own)
         seen = np.arctanh(STAY * (2.0 * means - 1.0))
-        corners = [np.sign(pull[lanes, units] * mode[units])[:, None] * mode for mode in math.atanh(STAY) * modes(spin)]
+        ways = math.atanh(STAY) * modes(model)
+        corners = [np.sign(pull[lanes, units] * mode[units])[:, None] * mode for mode in ways]
         bounds = np.stack([
             _climbed(spin, beta, np.where(pull == 0.0, start, pull), pull) for start in (0.0, seen, *corners)
         ])  # fmt: skip
@@ -82,16 +86,23 @@ def other_sides(model: BoltzmannMachine, beta: float, means: np.ndarray) -> tupl
     return tuple(OtherSide(int(i), bool(s), float(b)) for i, s, b in zip(units, is_up, bounds, strict=True))
 
 
-def modes(spin: BoltzmannMachine) -> np.ndarray:
-    """Return the signs of the leading eigenvectors of the couplings, (n_modes, n_units)."""
-    n = spin.n_units
-    shift = float(np.mean(spin.couplings.absolute_sums()))  # so that the largest lead, not the most negative ones
+def modes(model: BoltzmannMachine) -> np.ndarray:
+    """Return the signs of the leading eigenvectors of the couplings, (n_modes, n_units), whatever the units are."""
+    found = _modes.get(model.couplings)
+    if found is None:
+        found = _modes[model.couplings] = _signs_of_modes(model.couplings)
+    return found
+
+
+def _signs_of_modes(couplings: Couplings) -> np.ndarray:
+    n = couplings.n_units
+    shift = float(np.mean(couplings.absolute_sums()))  # so that the largest lead, not the most negative ones
     found = np.cos(np.outer(np.arange(1, min(N_MODES, n) + 1), np.arange(n) ** 2))  # as good as at random
     if not 0.0 < shift < math.inf:
         return np.ones_like(found)
     for _ in range(POWERS // AT_ONCE):
         for _ in range(AT_ONCE):
-            found = spin.couplings.field(found) / shift + found
+            found = couplings.field(found) / shift + found
         found = np.linalg.qr(found.T)[0].T
     found = np.round(found / np.abs(found).max(axis=1, keepdims=True), COARSE)
     return np.where(found < 0.0, -1.0, 1.0)
