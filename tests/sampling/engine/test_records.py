@@ -210,6 +210,23 @@ def test_samples_in_one_call_are_those_of_sweeps(kernel: str, order: str, n_chai
         assert whole.n_flips == apart.n_flips
 
 
+@pytest.mark.parametrize("kernel", ["dense", "sparse", "layered"])
+def test_energies_at_many_temperatures_are_those_at_one_after_the_other(kernel: str) -> None:
+    is_layered = kernel == "layered"
+    model = bm.models.restricted(12, 8, seed=1) if is_layered else bm.models.random_machine(20, seed=1)
+    settings = {"kernel": kernel, "order": None if is_layered else "random", "seed": 2, "highest_beta": 1.5}
+    whole, apart = (make_chains(model, 20, threads=threads, **settings) for threads in (2, 1))
+    betas = np.array([0.2, 1.5, 0.7])
+    found = np.split(whole.measure(2, 3, betas), 3)
+    for beta, energies in zip(betas, found, strict=True):
+        apart.set_beta(np.full(20, beta))
+        assert np.array_equal(measure(apart, 2, 3), energies)
+    for chains in (whole, apart):
+        chains.sweep(1)
+    assert np.array_equal(whole.packed(), apart.packed()) and np.array_equal(whole.beta, apart.beta)
+    assert whole.n_flips == apart.n_flips
+
+
 @pytest.mark.parametrize("n", [9, 20, 42, 70])
 def test_nothing_is_written_beyond_the_samples(n: int) -> None:
     weights = np.array(bm.models.random_machine(n, seed=1).weights)
