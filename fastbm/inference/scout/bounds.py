@@ -91,6 +91,7 @@ def modes(model: BoltzmannMachine) -> np.ndarray:
     found = _modes.get(model.couplings)
     if found is None:
         found = _modes[model.couplings] = _signs_of_modes(model.couplings)
+        found.flags.writeable = False
     return found
 
 

@@ -71,8 +71,8 @@ class DenseChains(TemperingChains):
     kernel = "dense"
     few = 8
     _in_groups = True
-    _room: tuple[list[np.ndarray], list[Any]] | None = None  # for fields and sweeps of blocks, whatever couplings are
-    _rooms: list[Any]
+    _reused: tuple[list[np.ndarray], list[Any]] | None = None  # fields of blocks and `_rooms`, whatever couplings are
+    _rooms: list[Any]  # for sweeps of blocks
 
     def _couple(self) -> None:
         self._weights = self.couplings.matrix()
@@ -117,14 +117,14 @@ class DenseChains(TemperingChains):
             return
         width, dtype = self._rises.shape[1], self._rises.dtype
         step = max(1, int(PIECE_SECONDS / (ADDITION_SECONDS * self.n_units * width)))
-        if self._room is None or self._room[0][0].shape[1] != width or self._room[0][0].dtype != dtype:
+        if self._reused is None or self._reused[0][0].shape[1] != width or self._reused[0][0].dtype != dtype:
             fields = [arrays.zeros((self.lanes.used(k), width), dtype) for k in range(len(self.blocks))]
             rooms = [
                 few_room(of_block, self._rises) if self._one_by_one else dense_room(up, of_block)
                 for up, of_block in zip(self.up, fields, strict=True)
             ]
-            self._room = fields, rooms
-        fields, self._rooms = self._room
+            self._reused = fields, rooms
+        fields, self._rooms = self._reused
 
         def fill(k: int) -> None:
             start = self._rows(k)
