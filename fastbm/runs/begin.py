@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import BrokenExecutor, Executor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -157,7 +157,7 @@ def _go(
     threads: int | None,
 ) -> Run:
     try:
-        with silent(progress is False), writer, drawing(progress, task) as each:
+        with writer, drawing(progress, task) as each:
             done = execute(task, writer, stop=stop, progress=each)
     except checks.Diverged as error:
         if writer.n_blocks:
@@ -211,7 +211,7 @@ def run_of(reader: store.Reader | store.Memory) -> Run:
         )
     found: Run = kind_of(spec)(reader)
     if found.finished:
-        with understanding(found.path, "what it recorded"):
+        with nullcontext() if found.path is None else understanding(found.path, "what it recorded"):
             found.check_records()
     return found
 
@@ -307,7 +307,7 @@ def resume(
         max_seconds = checks.real("max_seconds", max_seconds, least=0.0)
     check_progress(progress)
     stop = _stop(stop, path, max_seconds)
-    with stop, stop.breaking(False):
+    with silent(progress is False), stop, stop.breaking(False):
         writer = store.resume(path, exact=exact)
         if writer.finished:  # but for the merge
             return _finish(writer, stop)

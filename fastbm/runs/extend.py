@@ -11,6 +11,7 @@ import numpy as np
 
 from .. import store
 from .._base import checks, threads as threads_module
+from ..kernels.cache import silent
 from ..sampling.observables import Function
 from ..store import Extension
 from ..store.names import is_campaign, of_campaign
@@ -111,7 +112,7 @@ def extend(
     more = _More(n_sweeps, epochs, threads_module.resolve(threads), observables, given)
     path: Any = run._reader.place if isinstance(run, Run) else run
     stop = _stop(stop, path, max_seconds)
-    with stop, stop.breaking(False):
+    with silent(progress is False), stop, stop.breaking(False):
         writer: Any
         if path is None:
             assert isinstance(run, Run)

@@ -202,19 +202,12 @@ class Stop:
         if self in _active and main is not None:
             signal.pthread_kill(main, WAKE) if hasattr(signal, "pthread_kill") else _thread.interrupt_main(WAKE)
 
-    @contextmanager
-    def breaking(self, allowed: bool = True) -> Iterator[None]:
+    def breaking(self, allowed: bool = True) -> Breaking:
         """Let a request raise `Broken` in the body, or, if that is not allowed, only record it.
 
         A request that was made before raises at once.
         """
-        before, self._may_break = self._may_break, allowed and self._depth > 0
-        try:
-            if self.signalled or self._timer is not None:
-                self._wake(WAKE, None)
-            yield
-        finally:
-            self._may_break = before
+        return Breaking(self, allowed)
 
     def arm(self, *, first: bool = False) -> None:
         """Start the clock, which breaks off blocks at the deadline, a `first` one if that is far enough."""
@@ -238,6 +231,27 @@ class Stop:
         if not self.requested:
             self.requested = MAX_SECONDS
             self._send()
+
+
+class Breaking:
+    """The context of `Stop.breaking`; short runs enter several, which generators would take twice as long for."""
+
+    def __init__(self, stop: Stop, allowed: bool) -> None:
+        self._stop, self._allowed, self._before = stop, allowed, False
+
+    def __enter__(self) -> None:
+        stop = self._stop
+        self._before = stop._may_break
+        try:
+            stop._may_break = self._allowed and stop._depth > 0
+            if stop.signalled or stop._timer is not None:
+                stop._wake(WAKE, None)
+        except BaseException:
+            stop._may_break = self._before
+            raise
+
+    def __exit__(self, *exception: object) -> None:
+        self._stop._may_break = self._before
 
 
 def ask_all(reason: str, *, for_good: bool = False) -> None:

@@ -71,18 +71,26 @@ def check_streams(streams: Mapping[str, Stream]) -> dict[str, Stream]:
     check_names("streams", streams, reserved=(SPEC, INPUTS, STATE, INDEX, REWINDS))
     found = {}
     for name in sorted(streams):
-        stream, dtype = streams[name], streams[name].numpy_dtype
-        if dtype.kind not in "biufcO" or (stream.dtype != "str" and dtype.kind == "O"):
+        stream, stored = streams[name], _stored(streams[name].dtype)
+        if not stored:
             raise TypeError(f"streams: {name!r} has dtype {stream.dtype!r}; expected numbers, booleans or 'str'.")
         if taken := RESERVED & stream.attrs.keys():
             raise ValueError(f"streams: attribute {min(taken)!r} of {name!r} is written by the store itself.")
         for key, value in stream.attrs.items():
             if not isinstance(value, (int, float, str, np.integer, np.floating)):
                 raise TypeError(f"streams: attribute {key!r} of {name!r} must be a number or text; got {value!r}.")
-        stored = "str" if dtype.kind == "O" else dtype.str
         found[name] = Stream(stored, tuple(int(n) for n in stream.shape), dict(stream.attrs))
     _check_axes(streams)
     return found
+
+
+@lru_cache(maxsize=64)
+def _stored(dtype: str) -> str:
+    """Return a dtype as it is stored, "" where it cannot be."""
+    kind = Stream(dtype).numpy_dtype
+    if kind.kind == "O":
+        return dtype if dtype == "str" else ""
+    return kind.str if kind.kind in "biufc" else ""
 
 
 def names_of_axes(stream: Stream) -> tuple[str, ...]:
