@@ -117,6 +117,8 @@ def asinh_grid(beta_low: float, beta_high: float, scale: float) -> np.ndarray:
 def _measure_all(chains: Engine, betas: np.ndarray, n_before: int, n_sweeps: int) -> list[np.ndarray]:
     """Do what `measure` does at each of `betas`; return what it does there, (n_sweeps, n_chains) each."""
     if isinstance(chains, TemperingChains) and chains.tempers(n_before + n_sweeps):
+        if chains.halt():
+            raise Halted
         return np.split(chains.measure(n_before, n_sweeps, betas), len(betas))
     found = []
     for beta in betas:

@@ -325,3 +325,4 @@ class DenseChains(TemperingChains):
         super().gather(index)  # forgets all fields
         if fields is not None:
             self._fields = [arrays.copy(fields[block]) for block in self.blocks]
+            self._reused = self._fields, self._rooms

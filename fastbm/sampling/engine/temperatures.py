@@ -272,10 +272,14 @@ class TemperingChains(CoolingChains):
                 energies[row : row + len(found), self.blocks[k]] = found
                 row += len(found)
 
-        self._for_blocks(advance, times * len(legs))
+        try:
+            self._for_blocks(advance, times * len(legs))
+            if betas is not None:
+                self.beta = np.full(self.n_chains, betas[-1])
+        finally:
+            if betas is not None:  # blocks that were left stand at some temperature
+                self._rescale()
         self.n_swept += times * n_sweeps
-        if betas is not None:
-            self.beta = np.full(self.n_chains, betas[-1])
         return energies
 
     def _room_of_samples(self, k: int, legs: np.ndarray, ladders: tuple[Any, ...]) -> Found:
