@@ -10,20 +10,14 @@ import numpy as np
 
 from .. import diagnostics
 from .._base import checks
+from ..data.rows import add_bits
 from ..diagnostics.bits import FALSE_ALARM, bit_r_hat, r_hat_limit
 from ..diagnostics.drift import drifts
 from ..machine.machine import BoltzmannMachine
 from ..sampling import valleys
 
 FEWEST_SAMPLES, FEWEST = 32, 256  # of a chain and in all, of which fewer leave error bars themselves uncertain
-MOST_IN_A_BYTE = 255
 MOST_PAIRS = 256  # of units, about, that are looked at; as many as there are units where these are more
-
-
-def add_bits(sums: np.ndarray, bits: np.ndarray) -> None:
-    """Add bits (n, ...), one a byte, to `sums`, which it mutates."""
-    for first in range(0, len(bits), MOST_IN_A_BYTE):  # sums of bytes take an eighth of the time
-        sums += bits[first : first + MOST_IN_A_BYTE].sum(axis=0, dtype=np.uint8)
 
 
 def add_by_part(sums: np.ndarray, parts: np.ndarray, bits: np.ndarray) -> None:

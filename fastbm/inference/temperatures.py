@@ -124,6 +124,8 @@ class Temperatures:
             What samples left unseen at every temperature.
         error_of : callable
             The standard errors of the mean of terms (n_groups, ...) that are independent.
+        threads : int
+            They change no bit.
         """
         weights, (n_groups, n_units) = weights.T[..., None], n_up[0].shape
         mean, error = np.empty((2, len(n_up), n_units))

@@ -20,8 +20,8 @@ from .._base.threads import fan_out
 from ..diagnostics.verdicts import all_of
 from ..machine.machine import BoltzmannMachine
 from .ais.job import FEWEST_WITNESSES, SCOUT
-from .ais.walk import WORTH_A_THREAD
-from .ais.walks import make_walk
+from .ais.walk import WORTH_A_THREAD, Walk
+from .ais.way import Way
 from .ais.weights import Average, average
 from .importance_sampling import averages, mix
 from .result import Inference, claim
@@ -146,21 +146,19 @@ def _walked(
     path = np.linspace(0.0, 1.0, n_steps)
     base = log_odds(model, beta, "tempering", seen)
     streams = rng.streams(rng.derive(seed, SCOUT, 1), 2 * FEWEST_WITNESSES)
+    ways = (
+        Way(model, beta, base, kind, path, streams[:FEWEST_WITNESSES]),
+        Way(model, beta, base, kind, path[::-1], streams[FEWEST_WITNESSES:], seen.some(FEWEST_WITNESSES)),
+    )
 
-    def walked(is_back: bool) -> Average:
-        own = streams[FEWEST_WITNESSES:] if is_back else streams[:FEWEST_WITNESSES]
-        walk = make_walk(model, beta, base, own, 1, kind)  # a block each
-        walk.is_exact = False
-        if is_back:
-            walk.load(seen.some(FEWEST_WITNESSES))
-            walk.follow(path[::-1])
-            return average(walk.log_w - walk.log_z0).of_groups(seen.n_ladders)
-        walk.begin()
-        walk.follow(path)
-        walk.finish()
-        return average(walk.log_w + walk.log_z0)
+    def walked(way: Way) -> Walk:
+        chains = way.chains(1)  # one block
+        chains.is_exact = False
+        way.go(chains)
+        return chains
 
-    up, down = fan_out(walked, (False, True), threads if n_steps * each >= WORTH_A_THREAD else 1)
+    there, back = fan_out(walked, ways, threads if n_steps * each >= WORTH_A_THREAD else 1)
+    up, down = average(there.log_w + there.log_z0), average(back.log_w - back.log_z0).of_groups(seen.n_ladders)
     return _compared(model, found, seen, up, down)
 
 

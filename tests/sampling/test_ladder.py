@@ -95,4 +95,4 @@ def test_a_stop_is_noticed(in_words: bool) -> None:
         energy_profile(model, 0.1, 1.0, in_words=in_words, halt=lambda: len(asked) > 2 or bool(asked.append(1)))
     assert len(asked) == 3
     with pytest.raises(Halted):
-        energy_profile(SK, 0.1, 1.0, halt=lambda: True)
+        energy_profile(bm.models.random_machine(10, seed=1), 0.1, 1.0, halt=lambda: True)  # which is soon over

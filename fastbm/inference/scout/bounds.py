@@ -29,8 +29,9 @@ RELAXATIONS = 100  # of mean-field equations, whose solution need not be exact
 MOST_HELD = 6  # units that are held where they were seldom seen, those of the strongest couplings
 SELDOM = 0.05  # of the states visited
 HELD_CLIMBS = (2 + N_MODES) * MOST_HELD
-_modes: WeakKeyDictionary[Couplings, np.ndarray] = WeakKeyDictionary()  # of machines that are looked at more than once
 LEAST_LEFT = 1e-3  # part of Z on the other side of a unit, by its own bias at most, from which it is looked at
+
+_modes: WeakKeyDictionary[Couplings, np.ndarray] = WeakKeyDictionary()  # of machines that are looked at more than once
 
 
 class OtherSide(NamedTuple):

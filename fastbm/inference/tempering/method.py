@@ -14,12 +14,12 @@ from ... import diagnostics
 from ..._base.options import Least, options
 from ..._base.steps import SOON, tell
 from ..._base.threads import fan_out
+from ...data.rows import add_bits
 from ...machine.machine import BoltzmannMachine
 from ...sampling.tempering import TemperedChains
 from ...sampling.unseen import unseen
 from ..estimator import SWEEPS, Examined, Knob, refuse_beside_betas, refuse_no_samples, sweeps
 from ..monte_carlo import PIECE, TargetMoments, find_burn_in
-from ..monte_carlo_verdict import add_bits
 from ..result import Inference
 from ..scout.bases import unseen_starts
 from ..scout.bounds import certain

@@ -9,6 +9,7 @@ import pytest
 import scipy.sparse
 
 import fastbm as bm
+from fastbm._base.halting import Halted
 from fastbm.kernels.sampling.rounding import worst_remainder
 from fastbm.sampling.chains import make_chains
 from fastbm.sampling.engine import edges
@@ -225,6 +226,18 @@ def test_energies_at_many_temperatures_are_those_at_one_after_the_other(kernel: 
         chains.sweep(1)
     assert np.array_equal(whole.packed(), apart.packed()) and np.array_equal(whole.beta, apart.beta)
     assert whole.n_flips == apart.n_flips
+
+
+@pytest.mark.parametrize("kernel", ["dense", "sparse"])
+def test_temperatures_after_a_stop_are_those_that_chains_tell(kernel: str) -> None:
+    chains = make_chains(bm.models.random_machine(20, seed=1), 20, kernel=kernel, beta=0.5, highest_beta=1.5, threads=1)
+    asked: list[int] = []
+    chains.attempt_seconds, chains.halt = 1e-6, lambda: len(asked) > 1 or bool(asked.append(1))
+    with pytest.raises(Halted):
+        chains.measure(2, 3, np.linspace(0.1, 1.5, 40))
+    found = np.concatenate(chains._scale)
+    chains.set_beta(chains.beta)
+    assert np.array_equal(found, np.concatenate(chains._scale)) and chains.beta[0] == 0.5
 
 
 @pytest.mark.parametrize("n", [9, 20, 42, 70])
