@@ -65,7 +65,7 @@ def _most_errors(n_chains: int, tail: float) -> float:
 def _means(values: np.ndarray, start: float) -> np.ndarray:
     """Return the mean of each chain less a number, which is exactly 0 where no value differs from it."""
     n, n_chains = values.shape
-    n_rows = ABREAST * max(1, min(TOGETHER // n_chains, n) // ABREAST)
+    n_rows = ABREAST * min(max(1, TOGETHER // n_chains // ABREAST), -(-n // ABREAST))
     room, totals = np.empty((n_rows, n_chains)), np.zeros(ABREAST * n_chains)
     for k in range(0, n, n_rows):
         some = values[k : k + n_rows]

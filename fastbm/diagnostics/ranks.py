@@ -142,26 +142,27 @@ def r_hat_of_codes(codes: np.ndarray, values: np.ndarray) -> float:
     halves = split_chains(codes)
     size, flat, room = halves.size, halves.ravel(), np.empty((2, halves.shape[1]))
     counts = np.bincount(flat, minlength=len(values))
-    scores, kinds, ends = _scores_of_codes(values, counts)
+    scores, kinds, sizes = _scores_of_codes(values, counts)
     own = scores[flat]
     found = float(ratio_of_scores(own, room))
-    median = kinds[np.searchsorted(ends, [size // 2 - 1, size // 2], side="right")].sum() / 2
-    scores, kinds, _ = _scores_of_codes(np.abs(values - median), counts)
-    if len(kinds) == 1:
+    median = kinds[np.searchsorted(np.cumsum(sizes), [size // 2 - 1, size // 2], side="right")].sum() / 2
+    scores, _, sizes = _scores_of_codes(np.abs(values - median), counts)
+    if sizes.max() == size:
         return found
     return max(found, float(ratio_of_scores(np.take(scores, flat, out=own, mode="clip"), room)))
 
 
 def _scores_of_codes(values: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return scores of the mean ranks of values that are there so often, and distinct values with their last ranks."""
-    seen, scores = np.flatnonzero(counts), np.empty(len(counts))
-    kinds, which = np.unique(values[seen], return_inverse=True)
-    sizes = np.zeros(len(kinds), np.int64)
-    np.add.at(sizes, which, counts[seen])
+    """Return scores of the mean ranks of values that are there so often; the distinct ones, and how often these are."""
+    order, scores = np.argsort(values), np.empty(len(counts))
+    ordered = values[order]
+    starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
+    sizes = np.add.reduceat(counts[order], starts)
     ends = np.cumsum(sizes)
-    size, twice = int(ends[-1]), 2 * ends - sizes - 1
-    scores[seen] = _scores_of(size)[twice // 2 + twice % 2 * size][which]
-    return scores, kinds, ends
+    size, twice = int(ends[-1]), 2 * ends - sizes - 1  # which has no meaning where there is none
+    own = np.take(_scores_of(size), twice // 2 + twice % 2 * size, mode="clip")
+    scores[order] = own.repeat(np.concatenate([starts[1:], [len(values)]]) - starts)
+    return scores, ordered[starts], sizes
 
 
 def ess_bulk(values: Any) -> Any:

@@ -53,7 +53,7 @@ def begin(
     stop = _stop(stop, out, max_seconds)
     with silent(progress is False), stop:
         with _breaking(stop):
-            task = build(spec, inputs, threads_module.resolve(threads), given)
+            task = build(spec, inputs, given.threads or threads_module.resolve(threads), given)
         with stop.breaking(False):
             writer = make_storage(task, spec, inputs, out, overwrite, storage)
             try:

@@ -50,6 +50,8 @@ class Given:
         The rows that a fit learns from, where they are at hand.
     settings : SampleSettings, optional
         Those in the spec, where they are at hand.
+    threads : int, optional
+        On which it computes, where that is known.
     worker_threads : int
         On which each worker of the executor computes.
     apart : bool
@@ -61,6 +63,7 @@ class Given:
     executor: Executor | None = None
     data: Mapping[str, Rows] | None = None
     settings: SampleSettings | None = None
+    threads: int | None = None
     worker_threads: int = 1
     apart: bool = False
 

@@ -182,7 +182,7 @@ def test_sums_of_counts_of_chains_are_those_of_bits(
     n_samples: int, n_chains: int, n_units: int, shifts: tuple[int, ...]
 ) -> None:
     up = np.random.default_rng(0).integers(0, 2, (n_samples, n_chains, n_units))
-    distances, half = [min(d, n_units - 1) for d in shifts], n_samples // 2
+    distances, half = tuple(min(d, n_units - 1) for d in shifts), n_samples // 2
     words = _words(np.packbits(up, axis=2, bitorder="little"))
     unlike = np.stack([up if d < 0 else up != np.roll(up, d, axis=2) for d in distances], axis=2)
     counts = np.stack([unlike[:half].sum(axis=0), unlike[half:].sum(axis=0)])

@@ -275,8 +275,8 @@ def _of_units(run: Samples) -> list[Quantity]:
 
 
 def _of_states(run: Samples, states: np.ndarray) -> list[Quantity]:
-    threads, betas = threads_module.resolve(run.n_threads), run.beta
-    found = agreements(run._start, states, groups(run), even=is_even(run), threads=threads)
+    betas = run.beta
+    found = agreements(run._start, states, groups(run), even=is_even(run), threads=run.n_threads)
     return [Quantity(a.name, float(betas[a.chains[0]]), a.r_hat, limit=a.limit, drifts=a.drifts) for a in found]
 
 

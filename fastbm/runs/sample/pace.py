@@ -163,8 +163,9 @@ def of_whole(rows: dict[str, np.ndarray], subject: Conditioned) -> dict[str, np.
     found = dict(rows)
     if "samples/states" in rows:
         found["samples/states"] = subject.complete(rows["samples/states"])
-        if np.any(subject.offset):
-            found["samples/energy"] += subject.offset  # in place, as fresh memory takes longer than the sum
+        offset = subject.offset
+        if offset.any() if isinstance(offset, np.ndarray) else offset:
+            found["samples/energy"] += offset  # in place, as fresh memory takes longer than the sum
     if "ladder/states" in rows:  # chains stand before bytes where units are clamped for each
         found["ladder/states"] = np.swapaxes(subject.complete(np.swapaxes(rows["ladder/states"], 1, 2)), 1, 2)
     return found

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ... import diagnostics
-from ..._base.threads import fan_out
+from ..._base.threads import fan_out, resolve
 from ...diagnostics.bits import r_hat_limit, r_hat_of_sums
 from ...diagnostics.drift import drifts
 from ...diagnostics.ranks import r_hat_of_codes
@@ -38,14 +38,15 @@ class Agreement(NamedTuple):
 
 
 def agreements(
-    model: BoltzmannMachine, packed: np.ndarray, together: Sequence[np.ndarray], *, even: bool, threads: int = 1
+    model: BoltzmannMachine, packed: np.ndarray, together: Sequence[np.ndarray], *, even: bool, threads: int | None
 ) -> list[Agreement]:
     """Compare the units of the chains of each group, in states as `spaced` returns them; empty where there are none."""
     if not len(packed):
         return []
     n_units, half = model.n_units, len(packed) // 2
     distances = _distances(n_units, len(packed) * packed.shape[1]) if even else None
-    sums, n_up = _count(packed, n_units, distances, together, threads if packed.size >= WORTH_THREADS else 1)
+    n_threads = resolve(threads) if packed.size >= WORTH_THREADS else 1
+    sums, n_up = _count(packed, n_units, distances, together, n_threads)
     found = []
     for chains, (totals, squares) in zip(together, sums, strict=True):
         own = n_up if len(chains) == n_up.shape[1] else n_up[:, chains]
@@ -87,7 +88,7 @@ def _count(
     """
     from ...kernels.digits import MOST_CHAINS, count_states, masks_of, room_of  # short runs are not judged
 
-    words, shifts = _words(packed), [-1] if distances is None else distances
+    words, shifts = _words(packed), (-1,) if distances is None else tuple(distances)
     n_up, n_quantities = np.empty(packed.shape[:2], np.int64), n_units * len(shifts)
     pieces = [(g, piece) for g, chains in enumerate(together) for piece in _pieces(chains, threads, MOST_CHAINS)]
 

@@ -218,7 +218,8 @@ def sample(
     settings = check(sampler, given, own)
     check_many(settings)
     subject = Conditioned(model, _two(clamp), settings.n_chains)
-    settings = resolve(settings, subject, threads_module.resolve(threads))
+    n_threads = threads_module.resolve(threads)
+    settings = resolve(settings, subject, n_threads)
     if executor is not None:
         executor = _if_in_parts(executor, settings, alone=out is None and max_seconds is not None)
     check_memory(settings, subject, together=None if executor is None else _chains_of_a_part(settings))
@@ -241,8 +242,10 @@ def sample(
         inputs["initial"] = pack(np.ascontiguousarray(up))
         spec["initial"] = "given"
     functions = check_observables(observables)[1]
-    own_threads = 1 if threads is None else threads
-    known = Given(functions, model, executor, settings=settings, worker_threads=own_threads, apart=executor is not None)
+    known = Given(
+        functions, model, executor, settings=settings, threads=n_threads,
+        worker_threads=1 if threads is None else threads, apart=executor is not None,
+    )  # fmt: skip
     run = begin(spec, inputs, threads, out, overwrite, max_seconds, progress, stop, storage, given=known)
     assert isinstance(run, SampleRun)
     return run
