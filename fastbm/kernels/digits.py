@@ -6,8 +6,6 @@ are read off. Words of some chains are added side by side, so that vectors are f
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import numpy as np
 
 from .functions import count_bits
@@ -21,12 +19,10 @@ _FLIP = 0 if np.dtype("<u8").isnative else 7  # of the place of a byte in a word
 _W = np.uint64
 
 
-@lru_cache(maxsize=4)
 def masks_of(shifts: tuple[int, ...], n_units: int, n_chains: int) -> np.ndarray:
     """Return which units, as words of some chains, have partners before them and which behind, (n_shifts, 2, width).
 
-    They are not to be written to. A partner is the unit that a shift is before, units being in a ring; with a shift of
-    -1 units have none.
+    A partner is the unit that a shift is before, units being in a ring; with a shift of -1 units have none.
     """
     n_words = -(-n_units // 64)
     together = max(1, min(n_chains, max(_FEW, _MANY // len(shifts)) // n_words))
@@ -34,9 +30,7 @@ def masks_of(shifts: tuple[int, ...], n_units: int, n_chains: int) -> np.ndarray
     for distance, both in zip(shifts, found, strict=True):
         before = units >= distance
         both[:] = np.packbits([before, ~before], axis=1, bitorder="little") if distance >= 0 else 0
-    masks = np.tile(found.view("<u8").astype(np.uint64), together)
-    masks.flags.writeable = False
-    return masks
+    return np.tile(found.view("<u8").astype(np.uint64), together)
 
 
 def room_of(masks: np.ndarray, n_words: int) -> tuple[np.ndarray, ...]:

@@ -8,6 +8,7 @@ flip of all units would change.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -86,14 +87,14 @@ def _count(
     Return sums over the chains of each group, of the counts and of their squares, and how many units are up in each
     state. They are whole numbers, which do not depend on how chains are dealt to threads.
     """
-    from ...kernels.digits import MOST_CHAINS, count_states, masks_of, room_of  # short runs are not judged
+    from ...kernels.digits import MOST_CHAINS, count_states, room_of  # short runs are not judged
 
     words, shifts = _words(packed), (-1,) if distances is None else tuple(distances)
     n_up, n_quantities = np.empty(packed.shape[:2], np.int64), n_units * len(shifts)
     pieces = [(g, piece) for g, chains in enumerate(together) for piece in _pieces(chains, threads, MOST_CHAINS)]
 
     def count(piece: tuple[int, int]) -> np.ndarray:
-        masks = masks_of(shifts, n_units, piece[1] - piece[0])
+        masks = _masks(shifts, n_units, piece[1] - piece[0])
         found = np.zeros((2, len(shifts), n_units), np.uint32)
         count_states(words, piece, np.array(shifts), masks, room_of(masks, words.shape[2]), *found, n_up)
         return found.reshape(2, n_quantities)
@@ -102,6 +103,16 @@ def _count(
     for (g, _), more in zip(pieces, fan_out(count, [piece for _, piece in pieces], threads), strict=True):
         sums[g] += more
     return [(totals, squares) for totals, squares in sums], n_up
+
+
+@lru_cache(maxsize=4)
+def _masks(shifts: tuple[int, ...], n_units: int, n_chains: int) -> np.ndarray:
+    """Return what `masks_of` does, not to be written to."""
+    from ...kernels.digits import masks_of
+
+    masks = masks_of(shifts, n_units, n_chains)
+    masks.flags.writeable = False
+    return masks
 
 
 def _words(packed: np.ndarray) -> np.ndarray:
