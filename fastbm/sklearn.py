@@ -339,14 +339,14 @@ class Classifier(ClassifierMixin, BaseEstimator):
         """
         rows, labels = validate_data(self, X, y, dtype=[np.float64, np.float32])
         check_classification_targets(labels)
-        self.classes_, codes = np.unique(labels, return_inverse=True)
+        self.classes_ = np.unique(labels)
         if len(self.classes_) < 2:
             raise ValueError("Classifier needs rows of at least two classes; the data have one class.")
         made = BoltzmannClassifier(
             self.method, flip_noise=self.flip_noise, n_hidden=self.n_hidden, priors=self.priors,
             calibrate=self.calibrate, seed=_seed(self.random_state), threads=self.n_jobs,
         )  # fmt: skip
-        self.classifier_ = made.fit(_bits(rows), codes)
+        self.classifier_ = made.fit(_bits(rows), labels)
         return self
 
     def predict_log_proba(self, X: Any) -> np.ndarray:

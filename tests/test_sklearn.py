@@ -158,3 +158,5 @@ def test_classes_of_any_labels() -> None:
     np.testing.assert_allclose(two.predict_proba(BITS[:300])[:, 1], 1 / (1 + np.exp(-odds)), rtol=1e-9)
     with pytest.raises(ValueError, match="one class"):
         Classifier().fit(BITS[:5], np.zeros(5))
+    with pytest.raises(ValueError, match="class 'z' has 1"):
+        Classifier().fit(BITS[:5], np.array(list("aabbz")))

@@ -36,6 +36,35 @@ def test_entropies_are_those_of_the_distribution() -> None:
     assert found.block <= 10
 
 
+def test_errors_hold_the_bias_of_few_rows() -> None:
+    """A pairwise machine of units that are seldom up: its ratio is 1, and few rows tell 0.6 of it."""
+    generator = np.random.default_rng(1)
+    weights = np.triu(generator.normal(0.3, 1.0, (10, 10)), 1)
+    model = bm.BoltzmannMachine(weights + weights.T, generator.normal(-3.5, 0.3, 10), units="binary")
+    sets = bm.sample(model, "exact", n_chains=2000, n_sweeps=6, seed=2).states
+    found, true = [], bm.infer(model, "exact")
+    for rows in sets:
+        with pytest.warns(bm.ConvergenceWarning, match="2000 rows are too few for the entropy of their patterns"):
+            found.append(bm.pair_information(rows, block=1, n_resamples=10))
+    ratio, bias = np.mean([[one.ratio, one.bias] for one in found], axis=0)
+    assert ratio < 0.75
+    assert abs(ratio - bias - 1.0) < 0.25
+    assert sum(abs(one.ratio - 1.0) < 2.0 * one.ratio_error for one in found) >= 5
+    p = true.mean
+    i_n = -(p * np.log(p) + (1 - p) * np.log(1 - p)).sum() - true.entropy
+    assert sum(abs(one.i_n - i_n) < 2.0 * one.i_n_error for one in found) >= 5
+    assert np.mean([one.i_n_error for one in found]) < 0.8 * i_n
+    many = bm.sample(model, "exact", n_chains=1, n_sweeps=100_000, seed=3).states[:, 0]
+    assert abs(bm.pair_information(many, block=1, n_resamples=2).bias) < 0.05
+
+
+def test_of_triples_the_bias_is_small() -> None:
+    states = np.array(list(itertools.product((0, 1), repeat=3)))
+    p = np.where(states.sum(axis=1) % 2, 0.22, 0.03)
+    found = bm.pair_information(draws(p, 3, 1000, 4), n_resamples=10)
+    assert abs(found.bias) < 0.01 and found.ratio_error < 0.03
+
+
 @pytest.mark.parametrize("seed", range(2))
 def test_neighbours_in_time_widen_the_errors(seed: int) -> None:
     """Every row twenty times in a row: a twentieth of the rows is known, and errors by blocks say so."""
