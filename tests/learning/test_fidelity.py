@@ -175,6 +175,21 @@ def test_frequencies_of_patterns(units):
         bm.pattern_frequencies(model, rows[:0])
 
 
+@pytest.mark.parametrize("n_rows", [100, 3_000])
+def test_rows_of_the_machine_are_as_far_from_it_as_its_noise(n_rows: int) -> None:
+    visible = bm.models.random_machine(12, seed=3)
+    hidden = bm.models.restricted(12, 4, seed=3, units="binary")
+    for model in (visible, hidden):
+        states = bm.sample(model, "exact", n_chains=n_rows, n_sweeps=4, seed=5).states[..., :12]
+        found = [bm.pattern_frequencies(model, rows) for rows in states]
+        noise = np.mean([one.noise for one in found])
+        assert np.mean([one.divergence for one in found]) == pytest.approx(noise, rel=0.1)
+        assert noise > 2 * np.mean([(len(one.counts) - 1) / (8 * n_rows) for one in found])  # where all are seen often
+    large = bm.models.ising((30, 30))
+    rows = np.ones((3, 900), int)
+    assert np.isnan(bm.pattern_frequencies(large, rows, method="mean-field").noise)
+
+
 def test_what_the_machine_gets_wrong_shows():
     model = machine(8, scale=0.8)
     rows = drawn(model, 4_000)

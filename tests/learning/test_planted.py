@@ -78,7 +78,7 @@ def test_rows_are_of_the_planted_machine(kind: str, monkeypatch: pytest.MonkeyPa
         assert half.shape == (20_000, planted.n_visible) and g_test(half, np.array(ordered)) > SURE
     fewer = machines.draw(planted, beta, 777, 3, 1)
     assert np.array_equal(fewer.rows, found.rows[:777]) and np.array_equal(fewer.holdout, found.holdout[:777])
-    monkeypatch.setattr(machines, "_draw_exact", _refuse)
+    monkeypatch.setattr(machines, "draw_exactly", _refuse)
     tempered = machines.draw(planted, beta, 20_000, 3, 1)
     assert tempered.sampler == "tempering"
     again = machines.draw(planted, beta, 777, 3, 2)
@@ -88,7 +88,7 @@ def test_rows_are_of_the_planted_machine(kind: str, monkeypatch: pytest.MonkeyPa
     assert np.abs((counts - ordered) / scatter).max() < 7.0  # samples of a chain resemble one another a little
 
 
-def _refuse(*arguments: Any) -> np.ndarray:
+def _refuse(*arguments: Any, **options: Any) -> np.ndarray:
     raise ValueError("no tables")
 
 

@@ -9,12 +9,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..._base import checks
+from ..._base import checks, rng, threads as threads_module
 from ..._base.shown import brief
 from ...data import datasets as data_module
 from ...inference.likelihood import log_likelihood
 from ...machine.checks import check_columns
 from ...machine.machine import BoltzmannMachine, check_machine
+from ...sampling.draw import draw_exactly
+
+N_CHAINS = 256  # by which rows are drawn
+FEWEST_DRAWN, MOST_SETS = 1 << 13, 64  # rows, and sets of as many as there are, that tell the noise
 
 
 class PatternFrequencies(NamedTuple):
@@ -33,8 +37,7 @@ class PatternFrequencies(NamedTuple):
         Jensen-Shannon divergence of the data from the machine, and from independent units, in nats: from 0 to log 2.
         All patterns count, those that were not seen as well. Some of it is noise of the rows: see `noise`.
     noise : float
-        The divergence expected of as many rows drawn from the distribution of the data itself, (n_patterns - 1) / (8
-        n_rows), for patterns that are seen often.
+        The divergence of as many rows drawn from the machine itself; NaN where it cannot be drawn from exactly.
     """
 
     patterns: np.ndarray
@@ -91,18 +94,36 @@ def pattern_frequencies(
     check_machine(model)
     given = data_module.check_rows(check_columns("rows", rows, model.names), "rows")
     up = model.check_states(given, argument="rows", n_units=model.n_visible)
-    patterns, counts = np.unique(up, axis=0, return_counts=True)
-    order = np.argsort(-counts, kind="stable")
-    patterns, counts = patterns[order], counts[order].astype(np.int64)
-    n_rows = int(counts.sum())
-    shown = model.convention.values(patterns)
-    each = log_likelihood(model, shown, beta=checks.real("beta", beta, least=0.0), threads=threads, **options).each
-    data, machine = counts / n_rows, np.exp(each)
+    beta, n_rows = checks.real("beta", beta, least=0.0), len(up)
+    sets = _drawn(model, beta, n_rows, threads)
+    whole, which = np.unique(np.concatenate([up, *sets]), axis=0, return_inverse=True)
+    each = log_likelihood(model, model.convention.values(whole), beta=beta, threads=threads, **options).each
+    counts, *of_sets = (
+        np.bincount(part, minlength=len(whole)) for part in which.ravel().reshape(1 + len(sets), n_rows)
+    )
+    noise = np.mean([_divergence(own[own > 0] / n_rows, np.exp(each[own > 0])) for own in of_sets]) if sets else np.nan
+    order = np.argsort(-counts, kind="stable")[: np.count_nonzero(counts)]
+    patterns, counts, machine = whole[order], counts[order], np.exp(each[order])
+    data = counts / n_rows
     mean = data @ patterns
     independent = np.where(patterns == 1, mean, 1.0 - mean).prod(axis=1)
-    noise = (len(counts) - 1) / (8.0 * n_rows)
     divergences = _divergence(data, machine), _divergence(data, independent)
-    return PatternFrequencies(shown, counts, data, machine, independent, *divergences, noise)
+    shown = model.convention.values(patterns)
+    return PatternFrequencies(shown, counts, data, machine, independent, *divergences, float(noise))
+
+
+def _drawn(model: BoltzmannMachine, beta: float, n_rows: int, threads: int | None) -> list[np.ndarray]:
+    """Return sets of as many rows of bits from the machine; none where it cannot be drawn from exactly."""
+    # hidden units may be summed over pattern by pattern
+    n_sets = 1 if model.n_hidden else min(MOST_SETS, max(1, FEWEST_DRAWN // n_rows))
+    n_draws = -(-n_sets * n_rows // N_CHAINS)
+    about = {"seed": rng.derive(0, rng.MONITOR), "threads": threads_module.resolve(threads)}
+    try:
+        packed = draw_exactly(model, beta, (n_draws, N_CHAINS), **about).reshape(n_draws * N_CHAINS, -1)
+    except ValueError:
+        return []
+    up = np.unpackbits(packed[: n_sets * n_rows], axis=1, count=model.n_visible, bitorder="little")
+    return list(up.reshape(n_sets, n_rows, model.n_visible))
 
 
 def _divergence(p: np.ndarray, q: np.ndarray) -> float:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,10 +16,7 @@ from ...inference.monte_carlo import find_burn_in
 from ...inference.result import is_sparse
 from ...inference.tempering.ladder import make_ladder
 from ...machine.machine import BoltzmannMachine
-from ...sampling.arguments import check
-from ...sampling.clamped import Conditioned
-from ...sampling.exact import Exact
-from ...sampling.resolve import resolve
+from ...sampling.draw import draw_exactly
 from ...sampling.tempering import TemperedChains
 
 N_CHAINS = 64  # that rows are drawn by, and as many for the held-out ones
@@ -61,22 +57,13 @@ def draw(model: BoltzmannMachine, beta: float, n_rows: int, seed: int, threads: 
     n_samples = -(-n_rows // N_CHAINS)
     seed = rng.derive(seed, rng.SPLIT)
     try:
-        packed, sampler = _draw_exact(model, beta, n_samples, seed, threads), "exact"
+        about: dict[str, Any] = {"seed": seed, "threads": threads, "max_forecast_seconds": EXACT_SECONDS}
+        packed, sampler = draw_exactly(model, beta, (n_samples, 2 * N_CHAINS), **about), "exact"
     except ValueError:  # no engine can take the machine
         packed, sampler = _draw_tempered(model, beta, n_samples, seed, threads), "tempering"
     up = np.unpackbits(packed, axis=2, count=model.n_visible, bitorder="little")
     rows, holdout = (np.ascontiguousarray(up[:, half].reshape(-1, model.n_visible)[:n_rows]) for half in HALVES)
     return Rows(rows, holdout, sampler)
-
-
-def _draw_exact(model: BoltzmannMachine, beta: float, n_samples: int, seed: int, threads: int) -> np.ndarray:
-    about = {"n_chains": 2 * N_CHAINS, "n_sweeps": n_samples, "beta": beta, "seed": seed, "keep": "all"}
-    subject = Conditioned(model, None, 2 * N_CHAINS)
-    settings = check(Exact(max_forecast_seconds=EXACT_SECONDS), defaultdict(lambda: None, about), {})
-    settings = resolve(settings, subject, threads)
-    chains = settings.own.chains(settings, subject, "random", threads)
-    packed: np.ndarray = chains.record(n_samples, 1)["samples/states"]
-    return packed
 
 
 def _draw_tempered(model: BoltzmannMachine, beta: float, n_samples: int, seed: int, threads: int) -> np.ndarray:
