@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from .. import diagnostics
 from ..runs.sample.convergence import by_group, groups, independent_families, judge, least_ess, watched_names
 from ..runs.sample.errors import across_chains, energy_error, observable_error, observable_errors
-from ..runs.sample.physics import averages_at, n_clamped_patterns
+from ..runs.sample.physics import averages_at, length_of, n_clamped_patterns
 from ..runs.sample.relaxation import of_chains
 from ..runs.sample.run import SampleRun
 from ..runs.sample.series import At, Series, magnetisations, recorded, temperatures
@@ -46,14 +45,15 @@ def columns_of_sample(run: SampleRun) -> Columns:
 
 def _of_chains(run: SampleRun) -> Columns:
     series = {"magnetisation": magnetisations(run)} | {name: recorded(run, name) for name in OWN[1:]}
-    places, found = temperatures(run), _of_lattice(run, series)
+    places, lattice, even = temperatures(run), _of_lattice(run, series), is_even(run)
+    found = dict(lattice) if even else {}  # averages over disorder know of no means that would have to be taken off
     if len(places) == 1 or "tempering/energy" in run.streams:
         target = places[-1]
-        row = averages_at(run, target, series["magnetisation"], series["overlap"], even=is_even(run))
+        row = averages_at(run, target, series["magnetisation"], series["overlap"], even=even)
         for name, estimate in zip(row._fields[1:], row[1:], strict=True):
             if estimate is not None:
                 found[name], found[f"{name}_error"] = estimate
-        found |= _means(run, target, series, done=frozenset(found)) | _lengths(target, series, found)
+        found |= _means(run, target, series, done=frozenset(found)) | _lengths(target, series, lattice, even=even)
     if len(places) > 1:
         for at in places:
             of_one = _means(run, at, series)
@@ -91,14 +91,14 @@ def _of_lattice(run: SampleRun, series: Recorded) -> Columns:
     return {"n_units": run._start.n_units, "length": max(run.config["model"]["origin"]["shape"])}
 
 
-def _lengths(at: At, series: Recorded, lattice: Columns) -> Columns:
+def _lengths(at: At, series: Recorded, lattice: Columns, *, even: bool) -> Columns:
     """Return correlation lengths over the size of the lattice, where both that they are made of were recorded."""
     found: Columns = {}
     for order, structure, name in LENGTHS:
         x, s_k = series[order].at(at), series[structure].at(at)
         if x is not None and s_k is not None and s_k.shape[1]:
             length = lattice["length"]
-            xi = diagnostics.correlation_length(np.stack([lattice["n_units"] * x * x, s_k], axis=-1), length)
+            xi = length_of(x, s_k, lattice["n_units"], length, even=even)
             found[name], found[f"{name}_error"] = xi.value / length, xi.error / length
     return found
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -90,7 +90,12 @@ class Table:
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and self._found(name) is not None
 
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return iter(self.rows)
+
     def __getitem__(self, name: str) -> np.ndarray:
+        if not isinstance(name, str):
+            raise TypeError(f"columns are found by name; got {name!r}. Rows are in `rows`.")
         return self._columns[self.name_of(name)]
 
     def name_of(self, name: str) -> str:

@@ -126,11 +126,12 @@ def binder_cumulant(magnetisation: Any) -> Estimate:
         return jackknife(lambda second, fourth: 1.0 - fourth / (3.0 * second**2), square, square**2)
 
 
-def correlation_length(structure: Any, length: int) -> Estimate:
+def correlation_length(structure: Any, length: int, order: Any = None) -> Estimate:
     """Return the second-moment correlation length of a periodic lattice, in lattice spacings.
 
     xi = sqrt(S(0) / S(k) - 1) / (2 sin(pi / L)), where S is the structure factor and k the smallest wave vector,
-    2 pi / L along one side. It grows without bound with L below a transition, where S(0) is that of ordered states.
+    2 pi / L along one side. It grows without bound with L below a transition, where S(0) is that of ordered states. In
+    a field the mean of sum_i s_i is no correlation: with `order` it is taken off, S(0) - <order>^2.
 
     Parameters
     ----------
@@ -138,6 +139,8 @@ def correlation_length(structure: Any, length: int) -> Estimate:
         S(0) and S(k), the squares of sum_i s_i exp(i k x_i), or of overlaps s_i t_i in place of spins.
     length : int
         L, at least 2.
+    order : (n_samples, n_chains) array, optional
+        The numbers whose squares are S(0).
 
     Returns
     -------
@@ -152,11 +155,12 @@ def correlation_length(structure: Any, length: int) -> Estimate:
     if array.ndim != 3 or array.shape[2] != 2:
         raise ValueError(f"structure must have shape (n_samples, n_chains, 2); got {array.shape}.")
 
-    def xi(zero: Any, smallest: Any) -> Any:
-        return np.sqrt(zero / smallest - 1.0) / (2.0 * math.sin(math.pi / side))
+    def xi(zero: Any, smallest: Any, mean: Any = 0.0) -> Any:
+        return np.sqrt((zero - mean * mean) / smallest - 1.0) / (2.0 * math.sin(math.pi / side))
 
+    means = () if order is None else (finite(order),)
     with np.errstate(invalid="ignore", divide="ignore"):
-        found = jackknife(xi, array[:, :, 0], array[:, :, 1])
+        found = jackknife(xi, array[:, :, 0], array[:, :, 1], *means)
     return found if math.isfinite(found.value) else Estimate(math.nan, math.nan)
 
 

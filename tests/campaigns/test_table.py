@@ -49,6 +49,9 @@ def test_columns_are_found_by_the_end_of_their_names() -> None:
     assert repr(table) == "<Table: 8 rows over model.shape, model.seed, sample.beta; 10 columns>"
     with pytest.raises(KeyError, match=r"no column 'shap'. Did you mean 'shape'"):
         table["shap"]
+    assert list(table) == table.rows
+    with pytest.raises(TypeError, match="columns are found by name; got 0"):
+        table[0]  # type: ignore[index]
     both = Table.of([{"model.seed": 1, "sample.seed": 2}], [{"energy": 0.0}])
     with pytest.raises(KeyError, match=r"It may be model.seed or sample.seed"):
         both["seed"]

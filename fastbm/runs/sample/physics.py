@@ -258,23 +258,26 @@ def correlation_length(run: Samples, of: str) -> CorrelationLengths:
     order, smallest = (recorded(run, name) for name in names)
     if order.of_chains is None or smallest.of_chains is None:
         run._need("samples/states", f"samples, and not both of observables {names[0]!r} and {names[1]!r},")
-    rows = []
+    rows, even = [], is_even(run)
     for at in temperatures(run):
         q, s_k = order.at(at), smallest.at(at)
+        if (q is None or s_k is None) and at.has_states and run.has_states:
+            q, s_k = np.moveaxis(_structure(run, at, sides, of), -1, 0)
         if q is not None and s_k is not None:
-            found = np.stack([run._start.n_units * q * q, s_k], axis=-1)
-        elif at.has_states and run.has_states:
-            found = _structure(run, at, sides, of)
-        else:
-            continue
-        if not found.shape[1]:
-            raise ValueError("of='overlaps' compares chains 2k and 2k + 1, and there is one chain.")
-        rows.append((at.beta, *diagnostics.correlation_length(found, max(sides))))
+            if not q.shape[1]:
+                raise ValueError("of='overlaps' compares chains 2k and 2k + 1, and there is one chain.")
+            rows.append((at.beta, *length_of(q, s_k, run._start.n_units, max(sides), even=even)))
     return CorrelationLengths(*np.array(rows).T)
 
 
+def length_of(q: np.ndarray, s_k: np.ndarray, n_units: int, length: int, *, even: bool) -> Estimate:
+    """Return the correlation length from means of spins or overlaps, and S(k); connected but for an even machine."""
+    structure, order = np.stack([n_units * q * q, s_k], axis=-1), None if even else np.sqrt(n_units) * q
+    return diagnostics.correlation_length(structure, length, order)
+
+
 def _structure(run: Samples, at: At, sides: list[int], of: str) -> np.ndarray:
-    """Return S(0) and S(k) at the smallest k, of recorded states, (n_samples, n_chains or n_pairs, 2)."""
+    """Return the mean and S(k) at the smallest k of recorded states, (n_samples, n_chains or n_pairs, 2)."""
     from ...sampling.structure import structure_factor
 
     n_units = run._start.n_units
@@ -284,7 +287,7 @@ def _structure(run: Samples, at: At, sides: list[int], of: str) -> np.ndarray:
             n_pairs = packed.shape[1] // 2
             packed = packed[:, : 2 * n_pairs : 2] ^ packed[:, 1 : 2 * n_pairs : 2]
         mean = 2.0 * np.bitwise_count(packed).sum(axis=-1, dtype=np.int64) / n_units - 1.0
-        return np.stack([n_units * mean * mean, structure_factor(packed, sides)], axis=-1)
+        return np.stack([mean, structure_factor(packed, sides)], axis=-1)
 
     return of_states(run, at, structure)
 

@@ -185,6 +185,10 @@ class SampleRun(Samples):
         Of a ladder at all temperatures with observables "magnetisation" and "structure_factor" (of overlaps "overlap"
         and "overlap_structure_factor"), or with record="all"; else at the target.
 
+        Of a machine that is not even under a flip of all units, as in a field, the mean is taken off: S(0) is that of
+        fluctuations. S(k) has no mean where all sites are alike; in disorder and a field it has, and lengths are too
+        short.
+
         Parameters
         ----------
         of : {"spins", "overlaps"}

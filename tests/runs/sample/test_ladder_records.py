@@ -35,6 +35,21 @@ def exact_structure(model: bm.BoltzmannMachine, beta: float, of: str) -> tuple[f
     return zero, smallest
 
 
+def test_in_a_field_correlations_are_those_of_fluctuations() -> None:
+    """The zero mode has a mean, which is no correlation: without that the length would grow with the field."""
+    model = bm.models.ising(SIDES, field=0.3)
+    states = np.array(list(itertools.product((-1, 1), repeat=model.n_units)), float)
+    weight = np.exp(-0.3 * model.energy(states))
+    weight /= weight.sum()
+    wave = np.exp(2j * np.pi * (np.arange(model.n_units) % SIDES[1]) / SIDES[1])
+    m, smallest = states.sum(axis=1), weight @ np.abs(states @ wave) ** 2
+    true = np.sqrt((weight @ m**2 - (weight @ m) ** 2) / smallest - 1.0) / (2.0 * np.sin(np.pi / SIDES[1]))
+    for options in ({}, {"keep": "all", "observables": ["magnetisation", "structure_factor"]}):
+        run = bm.sample(model, "exact", beta=0.3, n_chains=64, n_sweeps=1000, seed=1, **options)
+        found = run.correlation_length()
+        assert abs(found.value[0] - true) < 4.0 * found.error[0] < 0.4
+
+
 @pytest.mark.parametrize(("model", "of"), [(FERRO, "spins"), (GLASS, "overlaps")])
 def test_physics_at_every_temperature_is_that_of_enumeration(model: bm.BoltzmannMachine, of: str) -> None:
     run = ladders(model, n_chains=64, n_sweeps=600, observables=["magnetisation", "overlap"])
