@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import fastbm as bm
 from fastbm import diagnostics
 from fastbm.campaigns.row import columns_of
 from tests.support.campaigns import run_tables
