@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..._base import checks, rng
+from ..._base import checks, rng, threads as threads_module
 from ..._base.shown import brief
 from ..._base.threads import single_threaded_blas
 from ..._base.workers import Pieces, before_anything, check_executor
@@ -22,7 +22,7 @@ from ...data.packing import gather
 from ...data.rows import Rows
 from ...learning.errors.blocks import Together
 from ...machine.machine import BoltzmannMachine
-from ..sample.verb import sample
+from ...sampling.draw import draw_exactly
 from .verb import fit
 
 MOST_UNITS = 20  # whose patterns can be counted, and whose pairwise machine summed
@@ -158,8 +158,8 @@ def pair_information(
     spread = np.divide(*_informations(own)[::-1]).std(ddof=1)
     if abs(bias) > MOST_BIAS:
         checks.warn(
-            f"{len(code)} rows are too few for the entropy of their patterns: the ratio, {ratio:.3g}, is about "
-            f"{-bias:.2g} too low, as rows of the pairwise machine tell. Its error holds that. Take more rows or fewer "
+            f"{len(code)} rows are too few for the entropy of their patterns: the ratio, {ratio:.3g}, is off by "
+            f"about {bias:.2g}, as rows of the pairwise machine tell. Its error holds that. Take more rows or fewer "
             "units."
         )
     parts = ((spreads[0], off_n), (spreads[1], off_2), (spread, bias))
@@ -194,9 +194,10 @@ def _of_piece(rows: _Resampled, k: int, threads: int | None = 1) -> tuple[float,
         if k < rows.n:
             drawn = rows.code[rows.together.drawn(rows.seed, k)]
             return _entropies(rows.patterns, np.bincount(drawn, minlength=len(rows.patterns)), threads)[0]
-        own: dict[str, Any] = {"seed": rng.derive(rows.seed, rng.MODEL, k), "threads": threads, "progress": False}
-        states = sample(rows.machine, "exact", n_chains=len(rows.code), n_sweeps=1, **own).states[0]
-        return _entropies(*np.unique(states, axis=0, return_counts=True), threads)[0]
+        about = {"seed": rng.derive(rows.seed, rng.MODEL, k), "threads": threads_module.resolve(threads)}
+        packed = draw_exactly(rows.machine, 1.0, (1, len(rows.code)), **about)[0]
+        up = np.unpackbits(packed, axis=1, count=rows.machine.n_units, bitorder="little")
+        return _entropies(*np.unique(up, axis=0, return_counts=True), threads)[0]
 
 
 def _bits(data: Any) -> np.ndarray:
