@@ -133,7 +133,8 @@ class SampleRun(Samples):
         Relaxation
             `beta`, and by time, (n_samples,): `time`, in sweeps after the burn-in, `energy` per unit, `energy_error`,
             and `correlation`, `correlation_error` of each chain with its first sample, C = sum_i s_i s'_i / n_units of
-            -1 and +1 for a unit. With ``burn_in=t_w - 1`` the first sample is the state of age t_w.
+            -1 and +1 for a unit. With ``burn_in=t_w - 1`` the first sample is the state of age t_w. Errors are those of
+            means over chains, of few ones widened to Student's quantile, and hold a flip that none has shown.
 
         Raises
         ------
