@@ -44,7 +44,7 @@ def test_errors_hold_the_bias_of_few_rows() -> None:
     sets = bm.sample(model, "exact", n_chains=2000, n_sweeps=6, seed=2).states
     found, true = [], bm.infer(model, "exact")
     for rows in sets:
-        with pytest.warns(bm.ConvergenceWarning, match="2000 rows are too few for the entropy of their patterns"):
+        with pytest.warns(bm.ConvergenceWarning, match="2000 rows, worth 2000, are too few"):
             found.append(bm.pair_information(rows, block=1, n_resamples=10))
     ratio, bias = np.mean([[one.ratio, one.bias] for one in found], axis=0)
     assert ratio < 0.75
@@ -76,6 +76,8 @@ def test_neighbours_in_time_widen_the_errors(seed: int) -> None:
     alone = bm.pair_information(rows, block=1, n_resamples=40)
     assert found.block > 60
     assert 2.5 < found.i_n_error / alone.i_n_error < 8.0  # the square root of 20 is 4.5
+    assert abs(found.ratio - 1.0) < 2.5 * found.ratio_error < 0.05
+    assert alone.ratio < 1.0 - 3.0 * alone.ratio_error  # who says that rows are independent
     trials = bm.pair_information(rows, trials=np.repeat(np.arange(100), 200), n_resamples=40)
     assert trials.block == 0
     assert 0.5 < trials.i_n_error / found.i_n_error < 2.0

@@ -2,8 +2,8 @@
 
 Schneidman, Still, Berry and Bialek, Phys. Rev. Lett. 91, 238701 (2003), doi:10.1103/PhysRevLett.91.238701; Schneidman,
 Berry, Segev and Bialek, Nature 440, 1007 (2006), doi:10.1038/nature04701. Entropies are corrected as by Miller (1955):
-half a nat for each parameter over the number of rows. What that leaves is told by rows of the pairwise machine itself,
-whose entropy is known: a parametric bootstrap (Efron, Ann. Stat. 7, 1 (1979),
+half a nat for each parameter over the number of independent rows. What that leaves is told by rows of the pairwise
+machine itself, whose entropy is known: a parametric bootstrap (Efron, Ann. Stat. 7, 1 (1979),
 doi:10.1214/aos/1176344552). Blocks of rows: Künsch, Ann. Stat. 17, 1217 (1989), doi:10.1214/aos/1176347265.
 """
 
@@ -20,7 +20,8 @@ from ..._base.threads import single_threaded_blas
 from ..._base.workers import Pieces, before_anything, check_executor
 from ...data.packing import gather
 from ...data.rows import Rows
-from ...learning.errors.blocks import Together
+from ...diagnostics.autocorrelation import tau_int
+from ...learning.errors.blocks import FEWEST_BLOCKS, Together
 from ...machine.machine import BoltzmannMachine
 from ...sampling.draw import draw_exactly
 from .verb import fit
@@ -41,7 +42,7 @@ class PairInformation(NamedTuple):
     ----------
     independent, pairwise, data : float
         Entropy of units on their own, of the pairwise maximum-entropy machine, and of the patterns of the data, each
-        with half a nat more over the number of rows for every parameter (of the patterns: but one).
+        with half a nat more over the number of independent rows for every parameter (of the patterns: but one).
     i_n, i_n_error : float
         Multi-information I_N = S_independent - S_data.
     i_2, i_2_error : float
@@ -120,8 +121,8 @@ def pair_information(
     The entropy of the data is biased where patterns are many for the rows, and I_2 / I_N is then too low: rows drawn
     from a pairwise machine of 10 units, of which it is 1, give 0.95 for 2,000 of them and 0.997 for 20,000; of units
     that are up in a few per cent of the rows 0.6 for 2,000 and 0.8 for 10,000. By how much is told by as many rows, up
-    to 20 times, of the pairwise machine that was fitted. These are independent: rows that are like those before them
-    count for fewer, and the bias is larger then.
+    to 20 times, of the pairwise machine that was fitted. Rows that are like those before them count for as many as they
+    are worth by the autocorrelation time of the number of units that are up, but with ``block=1``.
 
     Examples
     --------
@@ -138,10 +139,11 @@ def pair_information(
     n_resamples = checks.whole("n_resamples", n_resamples, least=2)
     patterns, code = np.unique(up, axis=0, return_inverse=True)
     code = code.ravel()
-    whole, machine = _entropies(patterns, np.bincount(code, minlength=len(patterns)), threads)
+    worth = _worth(up, together)
+    whole, machine = _entropies(patterns, np.bincount(code, minlength=len(patterns)), worth, threads)
     if machine is None or whole[0] - whole[2] <= 0.0:
         raise ValueError("the units do not depend on one another beyond the noise: there is nothing to explain.")
-    resampled = _Resampled(patterns, code, together, rng.resolve(seed), n_resamples, machine)
+    resampled = _Resampled(patterns, code, together, rng.resolve(seed), n_resamples, worth, machine)
     n_pieces = n_resamples + min(n_resamples, MOST_SETS)
     if executor is None:
         found = np.array([_of_piece(resampled, k, threads) for k in range(n_pieces)])
@@ -151,16 +153,16 @@ def pair_information(
             found = np.array([pieces.take() for _ in range(n_pieces)])
     own, sets = found[:n_resamples], found[n_resamples:]
     (i_n, i_2), spreads = _informations(np.array(whole)), [part.std(ddof=1) for part in _informations(own)]
-    known = i_2 + 0.25 * machine.n_units * (machine.n_units - 1) / len(code)  # of the machine, without correction
+    known = i_2 + 0.25 * machine.n_units * (machine.n_units - 1) / worth  # of the machine, without correction
     off_n, off_2 = (part.mean() - known for part in _informations(sets))
     ratio, left = i_2 / i_n, i_n - off_n
     bias = (off_2 - ratio * off_n) / left if left > 0.0 else -np.inf
     spread = np.divide(*_informations(own)[::-1]).std(ddof=1)
     if abs(bias) > MOST_BIAS:
         checks.warn(
-            f"{len(code)} rows are too few for the entropy of their patterns: the ratio, {ratio:.3g}, is off by "
-            f"about {bias:.2g}, as rows of the pairwise machine tell. Its error holds that. Take more rows or fewer "
-            "units."
+            f"{len(code)} rows, worth {worth}, are too few for the entropy of their patterns: the ratio, {ratio:.3g}, "
+            f"is off by about {bias:.2g}, as rows of the pairwise machine tell. Its error holds that. Take more rows or "
+            "fewer units."
         )
     parts = ((spreads[0], off_n), (spreads[1], off_2), (spread, bias))
     n_error, error_2, error = (float(np.hypot(*one)) for one in parts)
@@ -178,7 +180,7 @@ def _informations(entropies: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 class _Resampled(NamedTuple):
     """Rows that are drawn again, `n` times: their patterns, which of them each row is, and how rows stay together.
 
-    After that rows are drawn from the pairwise machine.
+    After that as many as they are `worth` are drawn from the pairwise machine.
     """
 
     patterns: np.ndarray
@@ -186,6 +188,7 @@ class _Resampled(NamedTuple):
     together: Together
     seed: int
     n: int
+    worth: int
     machine: BoltzmannMachine
 
 
@@ -193,11 +196,19 @@ def _of_piece(rows: _Resampled, k: int, threads: int | None = 1) -> tuple[float,
     with single_threaded_blas():  # the same bits wherever it is done
         if k < rows.n:
             drawn = rows.code[rows.together.drawn(rows.seed, k)]
-            return _entropies(rows.patterns, np.bincount(drawn, minlength=len(rows.patterns)), threads)[0]
+            return _entropies(rows.patterns, np.bincount(drawn, minlength=len(rows.patterns)), rows.worth, threads)[0]
         about = {"seed": rng.derive(rows.seed, rng.MODEL, k), "threads": threads_module.resolve(threads)}
-        packed = draw_exactly(rows.machine, 1.0, (1, len(rows.code)), **about)[0]
+        packed = draw_exactly(rows.machine, 1.0, (1, rows.worth), **about)[0]
         up = np.unpackbits(packed, axis=1, count=rows.machine.n_units, bitorder="little")
-        return _entropies(*np.unique(up, axis=0, return_counts=True), threads)[0]
+        return _entropies(*np.unique(up, axis=0, return_counts=True), rows.worth, threads)[0]
+
+
+def _worth(up: np.ndarray, together: Together) -> int:
+    """Return how many independent rows they are worth, by the autocorrelation time of the number of units up."""
+    n_up = up.sum(axis=1, dtype=np.float64)
+    if together.block == 1 or np.ptp(n_up) == 0.0:
+        return len(up)
+    return max(FEWEST_BLOCKS, int(len(up) / max(1.0, 2.0 * float(tau_int(n_up[:, None])))))
 
 
 def _bits(data: Any) -> np.ndarray:
@@ -216,7 +227,7 @@ def _bits(data: Any) -> np.ndarray:
 
 
 def _entropies(
-    patterns: np.ndarray, counts: np.ndarray, threads: int | None
+    patterns: np.ndarray, counts: np.ndarray, worth: int, threads: int | None
 ) -> tuple[tuple[float, float, float], BoltzmannMachine | None]:
     """Return the entropies of independent units, of the pairwise machine and of the patterns, corrected.
 
@@ -237,7 +248,7 @@ def _entropies(
                 varied, method="exact", row_weights=counts, units="binary", l2=L2, evaluate="exact", threads=threads
             )
         pairwise, machine = -float(run.evaluation["log_likelihood"][-1]), run.model
-    half = 0.5 / n_rows
+    half = 0.5 / worth
     n_pairs = n_varied * (n_varied - 1) // 2
     corrected = (
         independent + half * n_varied, pairwise + half * (n_varied + n_pairs), words + half * (len(patterns) - 1),
