@@ -143,6 +143,7 @@ def test_errors_of_rows_that_come_in_runs():
             assert 0.85 < np.median(one.error[known] / other.error[known]) < 1.15
             assert np.array_equal(one.data, other.data) or np.allclose(one.data, other.data)
         assert 0.5 < found.covariance.chi2 / alone.covariance.chi2 < 1.6
+        assert 0.7 < found.population_divergence_noise / alone.population_divergence_noise < 1.4
     for options, match in (
         ({"trials": labels[1:]}, "trial of each row"),
         ({"trials": labels % 100}, "contiguous"),

@@ -101,6 +101,8 @@ class Fidelity:
         makes it and the machine is not even; 1 where there are no chains.
     precise : bool
         Whether the machine's errors are below a third of the data's.
+    n_worth : float
+        Independent rows that they are worth, by the scatter of blocks or trials; 0 where rows are independent.
     """
 
     mean: Compared
@@ -113,6 +115,7 @@ class Fidelity:
     n_samples: int
     r_hat: float
     precise: bool
+    n_worth: float = 0.0
 
     def __repr__(self) -> str:
         worst = max(ORDERS, key=lambda name: getattr(self, name).largest_z)
@@ -138,9 +141,11 @@ class Fidelity:
 
     @property
     def population_divergence_noise(self) -> float:
-        """Divergence expected from sampling alone: (levels - 1) / 8 (1 / rows + 1 / samples)."""
+        """Divergence expected from sampling alone: (levels - 1) / 8 (1 / independent rows + 1 / samples)."""
         n_levels = int(((self.population.data > 0) | (self.population.machine > 1 / self.n_rows)).sum())
-        return (n_levels - 1) / 8 * (1 / self.n_rows + (1 / self.n_samples if self.n_samples else 0.0))
+        return (
+            (n_levels - 1) / 8 * (1 / (self.n_worth or self.n_rows) + (1 / self.n_samples if self.n_samples else 0.0))
+        )
 
     def summary(self) -> dict[str, float]:
         """Return the comparison in a few numbers.
@@ -174,6 +179,7 @@ class Fidelity:
             n_samples=int(n_samples),
             r_hat=r_hat,
             precise=bool(precise),
+            n_worth=0.0,
         )
 
     @staticmethod
@@ -311,6 +317,7 @@ def fidelity(
         n_samples=machine.n_samples,
         r_hat=machine.r_hat,
         precise=machine.precise,
+        n_worth=n_worth if together.block != 1 else 0.0,
     )
 
 

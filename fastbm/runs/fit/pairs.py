@@ -161,8 +161,8 @@ def pair_information(
     if abs(bias) > MOST_BIAS:
         checks.warn(
             f"{len(code)} rows, worth {worth}, are too few for the entropy of their patterns: the ratio, {ratio:.3g}, "
-            f"is off by about {bias:.2g}, as rows of the pairwise machine tell. Its error holds that. Take more rows or "
-            "fewer units."
+            f"is off by about {bias:.2g}, as rows of the pairwise machine tell. Its error holds that. Take more rows "
+            "or fewer units."
         )
     parts = ((spreads[0], off_n), (spreads[1], off_2), (spread, bias))
     n_error, error_2, error = (float(np.hypot(*one)) for one in parts)
