@@ -52,7 +52,8 @@ class LogLikelihood:
     error : float
         Standard error of `mean` that comes from log Z, and from the hidden units' sums where these were sampled.
     spread : float
-        Standard error of `mean` as an average over rows: how far another data set as large would be off.
+        Standard error of `mean` as an average over rows, if these are independent: how far another data set as large
+        would be off.
     bound : {"exact", "lower", "upper", "stochastic lower", "stochastic upper", None}
         On which side of the truth `mean` lies: a log Z that is too low makes data look too likely.
     interval : (2,) tuple of float or None

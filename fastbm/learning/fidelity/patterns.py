@@ -37,7 +37,8 @@ class PatternFrequencies(NamedTuple):
         Jensen-Shannon divergence of the data from the machine, and from independent units, in nats: from 0 to log 2.
         All patterns count, those that were not seen as well. Some of it is noise of the rows: see `noise`.
     noise : float
-        The divergence of as many rows drawn from the machine itself; NaN where it cannot be drawn from exactly.
+        The divergence of as many rows drawn from the machine itself, which are independent; NaN where it cannot be
+        drawn from exactly. Rows that are like those before them, as bins of spikes may be, diverge by more.
     """
 
     patterns: np.ndarray

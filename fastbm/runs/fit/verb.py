@@ -85,8 +85,8 @@ def fit(
     init : BoltzmannMachine, optional
         Where learning starts; fixes layout, units and n_hidden.
     row_weights : (n_rows,) array, optional
-        What rows count for, all alike unless given; mini-batches are drawn by weight. Error bars by "fisher" take the
-        number of rows of equal weight that are worth as much.
+        What rows count for, all alike unless given; mini-batches are drawn by weight. Error bars by "fisher", for which
+        rows are independent of one another, take the number of rows of equal weight that are worth as much.
     holdout : optional
         Rows to be judged by as learning goes on and at the end, in any form that data may have but moments.
     labels, holdout_labels : arrays or str, optional
