@@ -23,6 +23,7 @@ from ..exact.choice import BUILT_IN, LARGEST_GIGABYTES, LONGEST_SECONDS, SMALL, 
 from ..exact.plan import Forecast, Source
 from ..kernels.energy import energies_sparse
 from ..machine.machine import BoltzmannMachine
+from ..machine.magnitude import refuse_beyond_range
 from .clamped import Conditioned
 from .settings import OPEN, Sampler, SampleSettings
 
@@ -314,6 +315,30 @@ class Exact(Sampler):
             make_groups(self.engine, s, subject, threads), rng.streams(s.seed, s.n_chains, first=s.first_chain),
             engine=self.engine, threads=threads,
         )  # fmt: skip
+
+
+def draw_exactly(
+    model: BoltzmannMachine, beta: float, shape: tuple[int, int], *, seed: int, threads: int, **options: Any
+) -> np.ndarray:
+    """Return packed states, (draws, chains, bytes), for those who keep no run; `options` are those of the sampler.
+
+    Raises
+    ------
+    ValueError
+        If no engine can make the tables within the limits, or the machine's scale is beyond range.
+    """
+    refuse_beyond_range(model, beta, odds=math.inf)
+    n_draws, n_chains = shape
+    settings, subject = (
+        SampleSettings(
+            own=Exact(**options), n_chains=n_chains, n_sweeps=n_draws, burn_in=0, thin=1, beta=(beta,), seed=seed,
+            first_chain=0,
+        ),
+        Conditioned(model, None, n_chains),
+    )  # fmt: skip
+    settings = settings.own.resolve(settings, subject, threads)
+    packed: np.ndarray = settings.own.chains(settings, subject, "random", threads).record(n_draws, 1)["samples/states"]
+    return packed
 
 
 def _own(settings: SampleSettings) -> Exact:

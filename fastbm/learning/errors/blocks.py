@@ -100,9 +100,14 @@ def block_of(given: int | str, rows: Rows) -> int:
     """
     most = max(len(rows) // FEWEST_BLOCKS, 1)
     if given == "auto":
-        n_up = np.concatenate([rows[some].sum(axis=1, dtype=np.float64) for some in rows.blocks()])
-        still = np.ptp(n_up) == 0.0
-        return 1 if still else max(1, min(math.ceil(CORRELATED * float(tau_int(n_up[:, None]))), most))
+        tau = tau_of(rows)
+        return 1 if tau is None else max(1, min(math.ceil(CORRELATED * tau), most))
     if int(given) > most:
         raise ValueError(f"block must be at most {most}, so that there are {FEWEST_BLOCKS} of them; got {given}.")
     return int(given)
+
+
+def tau_of(rows: Rows) -> float | None:
+    """Return the autocorrelation time of the number of units that are up, in rows; None where it never changes."""
+    n_up = np.concatenate([rows[some].sum(axis=1, dtype=np.float64) for some in rows.blocks()])
+    return None if np.ptp(n_up) == 0.0 else float(tau_int(n_up[:, None]))

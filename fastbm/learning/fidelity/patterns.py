@@ -15,9 +15,10 @@ from ...data import datasets as data_module
 from ...inference.likelihood import log_likelihood
 from ...machine.checks import check_columns
 from ...machine.machine import BoltzmannMachine, check_machine
-from ...sampling.draw import draw_exactly
+from ...sampling.exact import draw_exactly
 
 N_CHAINS = 256  # by which rows are drawn
+SECONDS = 10.0  # that tables to draw from may take by forecast
 FEWEST_DRAWN, MOST_SETS = 1 << 13, 64  # rows, and sets of as many as there are, that tell the noise
 
 
@@ -37,8 +38,8 @@ class PatternFrequencies(NamedTuple):
         Jensen-Shannon divergence of the data from the machine, and from independent units, in nats: from 0 to log 2.
         All patterns count, those that were not seen as well. Some of it is noise of the rows: see `noise`.
     noise : float
-        The divergence of as many rows drawn from the machine itself, which are independent; NaN where it cannot be
-        drawn from exactly. Rows that are like those before them, as bins of spikes may be, diverge by more.
+        The divergence of as many rows drawn from the machine itself, which are independent; NaN where that takes
+        too long. Rows that are like those before them, as bins of spikes may be, diverge by more.
     """
 
     patterns: np.ndarray
@@ -118,12 +119,13 @@ def _drawn(model: BoltzmannMachine, beta: float, n_rows: int, threads: int | Non
     # hidden units may be summed over pattern by pattern
     n_sets = 1 if model.n_hidden else min(MOST_SETS, max(1, FEWEST_DRAWN // n_rows))
     n_draws = -(-n_sets * n_rows // N_CHAINS)
-    about = {"seed": rng.derive(0, rng.MONITOR), "threads": threads_module.resolve(threads)}
+    about: dict[str, Any] = {"seed": rng.derive(0, rng.MONITOR), "threads": threads_module.resolve(threads)}
     try:
-        packed = draw_exactly(model, beta, (n_draws, N_CHAINS), **about).reshape(n_draws * N_CHAINS, -1)
+        packed = draw_exactly(model, beta, (n_draws, N_CHAINS), max_forecast_seconds=SECONDS, **about)
     except ValueError:
         return []
-    up = np.unpackbits(packed[: n_sets * n_rows], axis=1, count=model.n_visible, bitorder="little")
+    packed = packed.reshape(n_draws * N_CHAINS, -1)[: n_sets * n_rows]
+    up = np.unpackbits(packed, axis=1, count=model.n_visible, bitorder="little")
     return list(up.reshape(n_sets, n_rows, model.n_visible))
 
 

@@ -16,7 +16,7 @@ from ...inference.monte_carlo import find_burn_in
 from ...inference.result import is_sparse
 from ...inference.tempering.ladder import make_ladder
 from ...machine.machine import BoltzmannMachine
-from ...sampling.draw import draw_exactly
+from ...sampling.exact import draw_exactly
 from ...sampling.tempering import TemperedChains
 
 N_CHAINS = 64  # that rows are drawn by, and as many for the held-out ones

@@ -20,10 +20,9 @@ from ..._base.threads import single_threaded_blas
 from ..._base.workers import Pieces, before_anything, check_executor
 from ...data.packing import gather
 from ...data.rows import Rows
-from ...diagnostics.autocorrelation import tau_int
-from ...learning.errors.blocks import FEWEST_BLOCKS, Together
+from ...learning.errors.blocks import FEWEST_BLOCKS, Together, tau_of
 from ...machine.machine import BoltzmannMachine
-from ...sampling.draw import draw_exactly
+from ...sampling.exact import draw_exactly
 from .verb import fit
 
 MOST_UNITS = 20  # whose patterns can be counted, and whose pairwise machine summed
@@ -135,11 +134,12 @@ def pair_information(
     """
     check_executor(executor)
     up = _bits(data)
-    together = Together.of(block, trials, Rows.of(up))
+    rows = Rows.of(up)
+    together = Together.of(block, trials, rows)
     n_resamples = checks.whole("n_resamples", n_resamples, least=2)
     patterns, code = np.unique(up, axis=0, return_inverse=True)
     code = code.ravel()
-    worth = _worth(up, together)
+    worth = _worth(rows, together)
     whole, machine = _entropies(patterns, np.bincount(code, minlength=len(patterns)), worth, threads)
     if machine is None or whole[0] - whole[2] <= 0.0:
         raise ValueError("the units do not depend on one another beyond the noise: there is nothing to explain.")
@@ -203,12 +203,10 @@ def _of_piece(rows: _Resampled, k: int, threads: int | None = 1) -> tuple[float,
         return _entropies(*np.unique(up, axis=0, return_counts=True), rows.worth, threads)[0]
 
 
-def _worth(up: np.ndarray, together: Together) -> int:
+def _worth(rows: Rows, together: Together) -> int:
     """Return how many independent rows they are worth, by the autocorrelation time of the number of units up."""
-    n_up = up.sum(axis=1, dtype=np.float64)
-    if together.block == 1 or np.ptp(n_up) == 0.0:
-        return len(up)
-    return max(FEWEST_BLOCKS, int(len(up) / max(1.0, 2.0 * float(tau_int(n_up[:, None])))))
+    tau = None if together.block == 1 else tau_of(rows)
+    return len(rows) if tau is None else max(FEWEST_BLOCKS, int(len(rows) / max(1.0, 2.0 * tau)))
 
 
 def _bits(data: Any) -> np.ndarray:
