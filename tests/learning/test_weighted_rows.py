@@ -71,13 +71,15 @@ def test_fidelity_of_weighted_rows(units: str, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("fastbm.learning.fidelity.moments.BLOCK_TRIPLES", 3)
     found = bm.fidelity(model, rows, row_weights=weights)
     shares = weights / weights.sum()
-    data, scatter = (
-        one(rows.astype(float), shares) for one in (reference.weighted_moments, reference.influence_variances)
+    data, scatter, unseen = (
+        one(rows.astype(float), shares)
+        for one in (reference.weighted_moments, reference.influence_variances, reference.unseen)
     )
     assert found.n_rows == round(1 / (shares**2).sum())
     for name in ORDERS:
         np.testing.assert_allclose(getattr(found, name).data, data[name], atol=1e-12)
-        np.testing.assert_allclose(getattr(found, name).error, np.sqrt(scatter[name] / found.n_rows), atol=1e-6)
+        expected = np.sqrt(scatter[name] / found.n_rows + unseen[name] / found.n_rows**2)
+        np.testing.assert_allclose(getattr(found, name).error, expected, atol=1e-6)
     alike = bm.fidelity(model, rows, row_weights=np.full(60, 3.0))
     np.testing.assert_allclose(alike.covariance.z, bm.fidelity(model, rows).covariance.z, atol=1e-9)
 

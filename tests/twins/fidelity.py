@@ -48,6 +48,29 @@ def influence_variances(values: np.ndarray, weights: np.ndarray) -> dict[str, np
     return {name: weights @ np.array(found) ** 2 for name, found in slopes.items()}
 
 
+def unseen(values: np.ndarray, weights: np.ndarray) -> dict[str, np.ndarray]:
+    """n times the variance of each moment for two rows more of every outcome, or joint state, that it tells apart."""
+    outcomes, n = np.unique(values), values.shape[1]
+    mean, population = weights @ values, weighted_moments(values, weights)["population"]
+
+    def squares(units: tuple[int, ...]) -> float:
+        states = itertools.product(outcomes, repeat=len(units))
+        return sum(2 * math.prod((x - mean[i]) ** 2 for i, x in zip(units, state, strict=True)) for state in states)
+
+    def of_products(i: int, j: int) -> float:
+        product = values[:, i] * values[:, j]
+        return sum(2 * (x - weights @ product) ** 2 for x in outcomes)
+
+    pairs = list(itertools.combinations(range(n), 2))
+    return {
+        "mean": np.array([squares((i,)) for i in range(n)]),
+        "second_moment": np.array([of_products(i, j) for i, j in pairs]),
+        "covariance": np.array([squares(pair) for pair in pairs]),
+        "triple": np.array([squares(triple) for triple in itertools.combinations(range(n), 3)]),
+        "population": np.array([2 * (f**2 + (1 - f) ** 2) for f in population]),
+    }
+
+
 def states_of(n: int, lo: int) -> np.ndarray:
     """All 2^n states."""
     return np.array(list(itertools.product((lo, 1), repeat=n)), float)

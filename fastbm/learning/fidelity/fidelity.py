@@ -24,7 +24,7 @@ from ...machine.machine import BoltzmannMachine, check_machine
 from ...machine.magnitude import refuse_beyond_range
 from ..errors.blocks import Together
 from .machine_moments import can_sum, sampled, summed
-from .moments import MOST_TRIPLES, ORDERS, UpMoments, count, errors_of_blocks, some_triples, weighted
+from .moments import MOST_TRIPLES, ORDERS, UpMoments, count, errors_of_blocks, n_independent, some_triples, weighted
 
 PARTS = ("data", "machine", "error", "machine_error", "z")
 MOST_UNITS = 2_048  # visible ones: 16 matrices of counts take half a gigabyte
@@ -42,12 +42,15 @@ class Compared:
     data, machine : array
     error : array
         Standard error of `data`, from the scatter of contiguous blocks or trials; where rows are independent, theirs.
+        It holds for what few rows show, or none, or all of them: two rows more of each kind count (Agresti and Coull,
+        Am. Stat. 52, 119 (1998), doi:10.1080/00031305.1998.10480550), as many as independent rows go.
     machine_error : array
-        Monte Carlo error of `machine`; 0 where it was summed exactly.
+        Monte Carlo error of `machine`, likewise; 0 where it was summed exactly.
     z : array
-        (machine - data) over its standard error: the sampling noise of the rows, by the moments of the data or of the
-        machine, whichever is larger, and the Monte Carlo error. Where all of these are 0, as for a unit that neither
-        side ever changes, one row more or less stands for them.
+        (machine - data) over its standard error: the sampling noise of the rows, by what was seen of the data or by the
+        moments of the machine, whichever is larger, and the Monte Carlo error. It is smaller than `error` of rare
+        events, for which the machine says what to expect. Where all of these are 0, as for a unit that neither side
+        ever changes, one row more or less stands for them.
     """
 
     data: np.ndarray
@@ -272,7 +275,7 @@ def fidelity(
     else:
         data, n_rows = weighted(up, weights, chosen), data_module.n_worth(weights)
     units = model.convention
-    errors = {name: np.sqrt(variance / n_rows) for name, variance in data.variances(units).items()}
+    scatter = {name: np.sqrt(variance / n_rows) for name, variance in data.variances(units).items()}
     n_worth = float(n_rows)
     together = Together.of(block, trials, up)
     if together.block != 1:
@@ -280,8 +283,8 @@ def fidelity(
             raise ValueError(
                 "row_weights go with rows that are independent: leave block and trials out, or the weights."
             )
-        alone, errors = errors, errors_of_blocks(up, chosen, together, units, threads)
-        n_worth = _worth(n_rows, alone, errors)
+        alone, scatter = scatter, errors_of_blocks(up, chosen, together, units, threads)
+        n_worth = n_independent(n_rows, alone, scatter, len(together.cuts()))
     if n_samples is None and can_sum(model):
         machine = summed(model, beta, chosen)
     else:
@@ -290,7 +293,7 @@ def fidelity(
             model,
             beta,
             chosen,
-            errors,
+            scatter,
             n_rows,
             n_samples=n_samples,
             seed=seed,
@@ -304,9 +307,9 @@ def fidelity(
             )
     ours, theirs = data.values(units), machine.moments.values(units)
     noise = {name: np.sqrt(variance / n_worth) for name, variance in machine.moments.variances(units).items()}
-    orders = {}
+    errors, orders = data.errors(units, scatter, n_worth), {}
     for name in ORDERS:
-        scale = np.hypot(np.maximum(errors[name], noise[name]), machine.errors[name])
+        scale = np.hypot(np.maximum(scatter[name], noise[name]), machine.errors[name])
         one_row = units.span ** SPANS[name] / n_rows
         z = (theirs[name] - ours[name]) / np.where(scale > 0.0, scale, one_row)
         orders[name] = Compared(ours[name], theirs[name], errors[name], machine.errors[name], z)
@@ -319,13 +322,6 @@ def fidelity(
         precise=machine.precise,
         n_worth=n_worth if together.block != 1 else 0.0,
     )
-
-
-def _worth(n_rows: int, alone: dict[str, np.ndarray], errors: dict[str, np.ndarray]) -> float:
-    """Return how many independent rows are worth as much, by the errors of pairs, or of means."""
-    one, other = (found["covariance"] if found["covariance"].size else found["mean"] for found in (alone, errors))
-    known = (one > 0.0) & (other > 0.0)
-    return n_rows / max(1.0, float(np.median((other[known] / one[known]) ** 2))) if known.any() else n_rows
 
 
 def refuse_many_units(model: BoltzmannMachine) -> None:

@@ -19,7 +19,7 @@ from ...machine.machine import BoltzmannMachine
 from ...machine.units import Units
 from ...sampling import make_chains
 from ...sampling.valleys import is_even
-from .moments import ORDERS, Counts, UpMoments, count
+from .moments import ORDERS, Counts, UpMoments, count, n_independent
 
 MOST_EXACT = 20  # units whose states are all summed
 N_GROUPS, GROUP_CHAINS = 16, 64  # groups of chains are independent of one another: their scatter is the error
@@ -93,7 +93,7 @@ def sampled(
     model: BoltzmannMachine,
     beta: float,
     chosen: np.ndarray,
-    data_errors: dict[str, np.ndarray],
+    data_scatter: dict[str, np.ndarray],
     n_rows: int,
     *,
     n_samples: int | None,
@@ -105,7 +105,7 @@ def sampled(
 
     Precise are errors of a third of what `n_rows` rows scatter by.
 
-    Rows scatter by `data_errors`, or by the machine's own moments where these say more, as for what no row shows.
+    Rows scatter by `data_scatter`, or by the machine's own moments where these say more, as for what no row shows.
     """
     started = time.perf_counter()
     chains = make_chains(model, N_CHAINS, beta=beta, seed=rng.derive(seed, rng.MONITOR), threads=threads)
@@ -125,9 +125,11 @@ def sampled(
         n_up += up
         groups = [a + b for a, b in zip(groups, fresh, strict=True)] if groups else fresh
         moments = UpMoments.of(sum(groups[1:], groups[0]), chosen)
-        errors, scatter = _errors(groups, moments, model.convention), moments.variances(model.convention)
+        independent = moments.variances(model.convention)
+        alone = {name: np.sqrt(variance / (n_done * N_CHAINS)) for name, variance in independent.items()}
+        scatter = _scatter(groups, moments, alone, model.convention)
         precise = all(
-            _ratio(errors[name], np.maximum(data_errors[name], np.sqrt(scatter[name] / n_rows))) <= FRACTION
+            _ratio(scatter[name], np.maximum(data_scatter[name], np.sqrt(independent[name] / n_rows))) <= FRACTION
             for name in NEEDED
         )
         enough = precise if n_samples is None else n_done * N_CHAINS >= n_samples
@@ -135,6 +137,8 @@ def sampled(
             r_hat = _r_hat(np.concatenate(energies))
             if not is_even(model, beta):  # of which chains on both sides are as they should be
                 r_hat = max(r_hat, _r_hat_of_units(n_up, n_done))
+            n_worth = n_independent(n_done * N_CHAINS, alone, scatter, N_CHAINS)
+            errors = moments.errors(model.convention, scatter, n_worth)
             return MachineMoments(moments, errors, n_done * N_CHAINS, r_hat, precise)
 
 
@@ -172,16 +176,16 @@ def _by_groups(
     return list(counts), np.concatenate(up)
 
 
-def _errors(groups: list[Counts], moments: UpMoments, units: Units) -> dict[str, np.ndarray]:
-    """Return standard errors from the scatter of the groups, and no less than those of independent samples."""
+def _scatter(
+    groups: list[Counts], moments: UpMoments, alone: dict[str, np.ndarray], units: Units
+) -> dict[str, np.ndarray]:
+    """Return what the groups' mean scatters by, and no less than `alone`, that of independent samples."""
     each = [UpMoments.of(group, moments.chosen).values(units) for group in groups]
-    n = sum(group.n for group in groups)
-    independent = moments.variances(units)
-    errors = {}
+    found = {}
     for name in ORDERS:
         scatter = np.std([one[name] for one in each], axis=0, ddof=1) / math.sqrt(len(groups))
-        errors[name] = np.maximum(scatter, np.sqrt(independent[name] / n))
-    return errors
+        found[name] = np.maximum(scatter, alone[name])
+    return found
 
 
 def _ratio(errors: np.ndarray, data_errors: np.ndarray) -> float:

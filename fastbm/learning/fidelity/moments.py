@@ -9,10 +9,17 @@ takes away, follow from moments of third order alone:
 
 where C are covariances, K = <d_i d_j d_k>, and sums run over the three ways to single out one of i, j, k. Both are
 exact for many rows (the delta method): Stuart and Ord, Kendall's Advanced Theory of Statistics 1 (1994), chap. 10.
+
+Of what few rows show, or none, they are too small or 0. Errors know of two rows more of each kind that a moment tells
+apart: 2 for either outcome of a fraction f, so that f (1 - f) / n grows by 2 (f^2 + (1 - f)^2) / n^2 (Agresti and
+Coull, Am. Stat. 52, 119 (1998), doi:10.1080/00031305.1998.10480550), and 2 for each joint state of the units of a
+covariance or a triple, in which sum d_i^2 = p_i^2 + (1 - p_i)^2 of each unit is a factor.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,6 +34,7 @@ from ..errors.blocks import Together
 MOST_TRIPLES = 19_600  # all of 50 units
 BLOCK = 1 << 16  # states packed at a time
 BLOCK_ROWS, BLOCK_TRIPLES = 4_096, 256  # of which products are held at a time
+ADDED = 2.0  # rows of each kind that errors know of beside those that were seen
 ORDERS = ("mean", "second_moment", "covariance", "triple", "population")
 
 
@@ -156,6 +164,16 @@ class UpMoments:
         # differences of nearly equal numbers: a unit that never changes may come out a rounding below 0
         return dict(zip(ORDERS, (np.maximum(x, 0.0) for x in (*found, of_counts)), strict=True))
 
+    def errors(self, units: Units, scatter: Mapping[str, np.ndarray], n_worth: float) -> dict[str, np.ndarray]:
+        """Return standard errors of `values`: their scatter, and what `n_worth` independent rows may not have shown."""
+        i, j = self._ends
+        span, each = units.span, _added(self.up)
+        second = _added(self.pairs + (0.0 if units.lo == 0 else 1.0 - self.up[i] - self.up[j] + self.pairs))
+        triple = each[self.chosen.T].prod(axis=0)
+        found = (span * each, span * second, span**2 * each[i] * each[j], span**3 * triple, _added(self.population))
+        more = dict(zip(ORDERS, found, strict=True))
+        return {name: np.hypot(scatter[name], math.sqrt(ADDED) / n_worth * more[name]) for name in ORDERS}
+
     def _third_variance(self, v: np.ndarray, s: np.ndarray) -> np.ndarray:
         v, s = v[self.chosen.T], s[self.chosen.T]
         sides, third = self._sides(), self._third()
@@ -164,6 +182,23 @@ class UpMoments:
             b, d = (a + 1) % 3, (a + 2) % 3
             total += c * (v[a] * s[b] * s[d] - c * v[a] - 2 * third * s[a])
         return total
+
+
+def _added(fractions: np.ndarray) -> np.ndarray:
+    """Return the root of the sum of squares by which a row of either outcome differs from its fraction."""
+    return np.hypot(fractions, 1.0 - fractions)
+
+
+def n_independent(n_rows: int, alone: Mapping[str, np.ndarray], errors: Mapping[str, np.ndarray], least: int) -> float:
+    """Return how many independent rows are worth as much, by the errors of pairs, or of means where no pair has any.
+
+    `alone` are those of rows that are independent; where nothing ever changes, these are `least`.
+    """
+    for name in ("covariance", "mean"):
+        known = (alone[name] > 0.0) & (errors[name] > 0.0)
+        if known.any():
+            return n_rows / max(1.0, float(np.median((errors[name][known] / alone[name][known]) ** 2)))
+    return least
 
 
 def errors_of_blocks(
