@@ -78,7 +78,7 @@ def test_fidelity_of_weighted_rows(units: str, monkeypatch: pytest.MonkeyPatch) 
     assert found.n_rows == round(1 / (shares**2).sum())
     for name in ORDERS:
         np.testing.assert_allclose(getattr(found, name).data, data[name], atol=1e-12)
-        expected = np.sqrt(scatter[name] / found.n_rows + unseen[name] / found.n_rows**2)
+        expected = np.sqrt(scatter[name] / ((shares**2).sum() * found.n_rows) + unseen[name] / found.n_rows**2)
         np.testing.assert_allclose(getattr(found, name).error, expected, atol=1e-6)
     alike = bm.fidelity(model, rows, row_weights=np.full(60, 3.0))
     np.testing.assert_allclose(alike.covariance.z, bm.fidelity(model, rows).covariance.z, atol=1e-9)

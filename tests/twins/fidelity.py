@@ -32,8 +32,8 @@ def weighted_moments(values: np.ndarray, weights: np.ndarray) -> dict[str, np.nd
 
 
 def influence_variances(values: np.ndarray, weights: np.ndarray) -> dict[str, np.ndarray]:
-    """n times the variance of each moment of n independent rows: the variance of its influence function, by its
-    definition as the derivative of the moment when a little weight moves to one row.
+    """Variance of each moment of independent rows: sum over rows of the square of what a row's weight moves it by, by
+    the definition of the influence function as the derivative of the moment when a little weight moves to one row.
     """
     step = 1e-6
     base = weighted_moments(values, weights)
@@ -45,7 +45,7 @@ def influence_variances(values: np.ndarray, weights: np.ndarray) -> dict[str, np
         down = weighted_moments(values, (1 + step) * weights - step * for_row)
         for name in base:
             slopes[name].append((up[name] - down[name]) / (2 * step))
-    return {name: weights @ np.array(found) ** 2 for name, found in slopes.items()}
+    return {name: weights**2 @ np.array(found) ** 2 for name, found in slopes.items()}
 
 
 def unseen(values: np.ndarray, weights: np.ndarray) -> dict[str, np.ndarray]:

@@ -221,8 +221,9 @@ def fidelity(
     rows : (n_rows, n_visible) array, or Rows
         In the machine's units; those it was learned from, or better, those held out.
     row_weights : (n_rows,) array, optional
-        What rows count for, all alike unless given. The data's errors are then those of as many rows of equal weight as
-        are worth as much, (sum w)^2 / sum w^2 (Kish, Survey Sampling, 1965).
+        What rows count for, all alike unless given. Rows are drawn independently, and weights may depend on their
+        states: the data's errors are from sum w^2 (x - <x>)^2 / (sum w)^2. As many rows as (sum w)^2 / sum w^2 of equal
+        weight are worth as much where weights do not (Kish, Survey Sampling, 1965).
     beta : float
         Inverse temperature.
     block : int or "auto"
@@ -270,12 +271,14 @@ def fidelity(
     threads = threads_module.resolve(threads)
     chosen = some_triples(model.n_visible, seed)
     weights = data_module.check_row_weights(row_weights, len(up))
+    by_squares = None
     if weights is None:
         data, n_rows = UpMoments.of(count(up, chosen, threads), chosen), len(up)
     else:
-        data, n_rows = weighted(up, weights, chosen), data_module.n_worth(weights)
+        data, by_squares = weighted(up, weights, chosen), weighted(up, weights**2, chosen)
+        n_rows = data_module.n_worth(weights)
     units = model.convention
-    scatter = {name: np.sqrt(variance / n_rows) for name, variance in data.variances(units).items()}
+    scatter = {name: np.sqrt(variance / n_rows) for name, variance in data.variances(units, by_squares).items()}
     n_worth = float(n_rows)
     together = Together.of(block, trials, up)
     if together.block != 1:

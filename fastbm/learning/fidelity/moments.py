@@ -10,6 +10,10 @@ takes away, follow from moments of third order alone:
 where C are covariances, K = <d_i d_j d_k>, and sums run over the three ways to single out one of i, j, k. Both are
 exact for many rows (the delta method): Stuart and Ord, Kendall's Advanced Theory of Statistics 1 (1994), chap. 10.
 
+Of rows of weights w they are sum w^2 f^2 / (sum w)^2, where f, of mean 0 by w, are what is averaged above: moments by
+w^2, about the same p, take the place of those by w where f^2 is averaged. White, Econometrica 48, 817 (1980),
+doi:10.2307/1912934.
+
 Of what few rows show, or none, they are too small or 0. Errors know of two rows more of each kind that a moment tells
 apart: 2 for either outcome of a fraction f, so that f (1 - f) / n grows by 2 (f^2 + (1 - f)^2) / n^2 (Agresti and
 Coull, Am. Stat. 52, 119 (1998), doi:10.1080/00031305.1998.10480550), and 2 for each joint state of the units of a
@@ -127,61 +131,80 @@ class UpMoments:
     def _ends(self) -> tuple[np.ndarray, np.ndarray]:
         return np.triu_indices(len(self.up), 1)
 
-    def _covariances(self) -> np.ndarray:
+    def _sides(self, of_pairs: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Return entries jk, ik and ij of each triple: those opposite to its first, second and third unit."""
+        (i, j, k), n = self.chosen.T, len(self.up)
+        return tuple(of_pairs[flat_pairs(n, a, b)] for a, b in ((j, k), (i, k), (i, j)))
+
+    def _about(self, p: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return <d_i>, <d_i d_j> and, of the triples, <d_i d_j d_k> with d = x - p."""
         i, j = self._ends
-        return self.pairs - self.up[i] * self.up[j]
+        one = self.up - p
+        two = self.pairs - p[i] * p[j] - p[i] * one[j] - p[j] * one[i]
+        q, m = p[self.chosen.T], one[self.chosen.T]
+        three = self.triples - q.prod(axis=0) - sum(x * c for x, c in zip(q, self._sides(two), strict=True))
+        return one, two, three - q[0] * q[1] * m[2] - q[0] * m[1] * q[2] - m[0] * q[1] * q[2]
 
-    def _sides(self) -> tuple[np.ndarray, ...]:
-        """Return C_jk, C_ik and C_ij of each triple: the covariances opposite to its first, second and third unit."""
-        i, j, k = self.chosen.T
-        n, covariances = len(self.up), self._covariances()
-        return tuple(covariances[flat_pairs(n, a, b)] for a, b in ((j, k), (i, k), (i, j)))
-
-    def _third(self) -> np.ndarray:
-        """Return <d_i d_j d_k> of the triples, from covariances: P(i, j, k up) - p_i p_j p_k - sum p_i C_jk."""
-        p = self.up[self.chosen.T]
-        return self.triples - p.prod(axis=0) - sum(a * c for a, c in zip(p, self._sides(), strict=True))
+    def _products(self, units: Units) -> np.ndarray:
+        """Return how often s_i s_j is at its higher value, of all pairs."""
+        i, j = self._ends
+        return self.pairs if units.lo == 0 else 1.0 - self.up[i] - self.up[j] + 2.0 * self.pairs
 
     def values(self, units: Units) -> dict[str, np.ndarray]:
         """Return <s_i>, <s_i s_j>, <ds_i ds_j>, <ds_i ds_j ds_k> and P(K) in these units."""
         i, j = self._ends
         mean = units.lo + units.span * self.up
-        covariance = units.span**2 * self._covariances()
-        found = (mean, covariance + mean[i] * mean[j], covariance, units.span**3 * self._third(), self.population)
+        _, covariance, third = self._about(self.up)
+        covariance *= units.span**2
+        found = (mean, covariance + mean[i] * mean[j], covariance, units.span**3 * third, self.population)
         return dict(zip(ORDERS, found, strict=True))
 
-    def variances(self, units: Units) -> dict[str, np.ndarray]:
-        """Return n times the variance of each of `values` over sets of n independent rows."""
+    def variances(self, units: Units, by_squares: UpMoments | None = None) -> dict[str, np.ndarray]:
+        """Return n times the variance of each of `values` over sets of n independent rows.
+
+        Of weighted rows n is what they are worth, and `by_squares` the moments of the rows by the squares of weights.
+        """
+        other = by_squares or self
         i, j = self._ends
-        p, v, s = self.up, self.up * (1 - self.up), 1 - 2 * self.up
-        c = self._covariances()
-        squares, slope = units.lo**2, units.hi**2 - units.lo**2  # s^2 = squares + slope x
-        fourth = squares**2 + squares * slope * (p[i] + p[j]) + slope**2 * self.pairs
-        second = fourth - self.values(units)["second_moment"] ** 2
-        pair = v[i] * v[j] + s[i] * s[j] * c - c**2
-        found = (units.span**2 * v, second, units.span**4 * pair, units.span**6 * self._third_variance(v, s))
-        of_counts = self.population * (1 - self.population)
+        v, s = self.up * (1 - self.up), 1 - 2 * self.up
+        c, (one, two, _) = self._about(self.up)[1], other._about(self.up)
+        pair = (v[i] + s[i] * one[i]) * v[j] + v[i] * s[j] * one[j] + (s[i] * s[j] - 2 * c) * two + c**2
+        found = (
+            units.span**2 * _of_fraction(self.up, other.up),
+            units.span**2 * _of_fraction(self._products(units), other._products(units)),
+            units.span**4 * pair,
+            units.span**6 * self._third_variance(other),
+            _of_fraction(self.population, other.population),
+        )
         # differences of nearly equal numbers: a unit that never changes may come out a rounding below 0
-        return dict(zip(ORDERS, (np.maximum(x, 0.0) for x in (*found, of_counts)), strict=True))
+        return dict(zip(ORDERS, (np.maximum(x, 0.0) for x in found), strict=True))
 
     def errors(self, units: Units, scatter: Mapping[str, np.ndarray], n_worth: float) -> dict[str, np.ndarray]:
         """Return standard errors of `values`: their scatter, and what `n_worth` independent rows may not have shown."""
         i, j = self._ends
-        span, each = units.span, _added(self.up)
-        second = _added(self.pairs + (0.0 if units.lo == 0 else 1.0 - self.up[i] - self.up[j] + self.pairs))
+        span, each, second = units.span, _added(self.up), _added(self._products(units))
         triple = each[self.chosen.T].prod(axis=0)
         found = (span * each, span * second, span**2 * each[i] * each[j], span**3 * triple, _added(self.population))
         more = dict(zip(ORDERS, found, strict=True))
         return {name: np.hypot(scatter[name], math.sqrt(ADDED) / n_worth * more[name]) for name in ORDERS}
 
-    def _third_variance(self, v: np.ndarray, s: np.ndarray) -> np.ndarray:
-        v, s = v[self.chosen.T], s[self.chosen.T]
-        sides, third = self._sides(), self._third()
-        total = v.prod(axis=0) + s.prod(axis=0) * third - third**2 + 6 * sides[0] * sides[1] * sides[2]
-        for a, c in enumerate(sides):
+    def _third_variance(self, other: UpMoments) -> np.ndarray:
+        p = self.up[self.chosen.T]
+        v, s = p * (1 - p), 1 - 2 * p
+        (_, covariances, k), (one, two, three) = self._about(self.up), other._about(self.up)
+        c, e, m = self._sides(covariances), self._sides(two), one[self.chosen.T]
+        total = v.prod(axis=0) + s.prod(axis=0) * three - 2 * k * three + k**2
+        for a in range(3):
             b, d = (a + 1) % 3, (a + 2) % 3
-            total += c * (v[a] * s[b] * s[d] - c * v[a] - 2 * third * s[a])
+            total += s[a] * m[a] * v[b] * v[d] + v[a] * s[b] * s[d] * e[a]  # of <d_i^2 d_j^2 d_k^2>
+            total += c[a] * (c[a] * (v[a] + s[a] * m[a]) - 2 * (v[a] * e[a] + s[a] * three) + 2 * k * m[a])
+            total += 2 * c[b] * c[d] * e[a]
         return total
+
+
+def _of_fraction(fraction: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Return the mean square distance of rows from a fraction of them, where `other` is that of those averaged over."""
+    return fraction * (1.0 - fraction) + (other - fraction) * (1.0 - 2.0 * fraction)
 
 
 def _added(fractions: np.ndarray) -> np.ndarray:
