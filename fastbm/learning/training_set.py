@@ -21,7 +21,7 @@ from ..data.rows import Rows
 from ..machine.machine import BoltzmannMachine
 from ..machine.units import Units
 from .errors.statistics import Statistics, never_seen
-from .identifiability import EXACT_ROWS, ROUNDING, describe_degenerate, which_coupled
+from .identifiability import EXACT_ROWS, ROUNDING, describe_degenerate, describe_few, which_coupled
 from .moments import Parameters, PhaseMoments, from_matrix
 from .settings import FitSettings
 
@@ -237,6 +237,16 @@ class Sample:
     def is_followed(self, settings: FitSettings) -> bool:
         """Return whether the rule follows such data to infinity; steps with hidden units end long before."""
         return settings.method in UNBOUNDED and not (self.like.n_hidden and settings.optimizer != "l-bfgs")
+
+    def describe(self, settings: FitSettings) -> list[str]:
+        """Return a line for each property of the data by which the rule leaves parameters infinite or open."""
+        if not self.is_followed(settings):
+            return []
+        lines = self.describe_endless(settings)
+        if self.like.n_hidden or settings.l2:
+            return lines
+        n_rows = self.moments.n_samples if self.up is None else len(self.up.of_weight(self.weights)[0])
+        return lines + ([] if n_rows is None else describe_few(n_rows, self.like.n_visible))
 
     @property
     def _seen(self) -> Rows | Moments:

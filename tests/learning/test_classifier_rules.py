@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +16,13 @@ from tests.support.classifier import blobs
 from tests.twins import classifier as reference_classifier
 
 RULES: list[dict[str, Any]] = [
-    {"method": "exact"},
+    {"method": "exact", "l2": 0.01, "l2_bias": 0.01},
     {"method": "exact", "n_hidden": 2, "epochs": 20},
     {"method": "pcd", "n_hidden": 3, "epochs": 5, "beta": 0.5},
     {"method": "cd", "n_hidden": 3, "epochs": 5},
     {"method": "pseudolikelihood", "l2": 0.01, "l2_bias": 0.01},
     {"method": "deterministic", "epochs": 20},
-    {"method": "exact", "n_hidden": 2, "layout": "general", "epochs": 5},
+    {"method": "exact", "n_hidden": 2, "layout": "general", "epochs": 5, "l2": 0.01, "l2_bias": 0.01},
 ]
 
 
@@ -43,6 +45,23 @@ def test_any_rule_scores_by_the_likelihood_of_its_machines(options: dict[str, An
             )
             assert score == pytest.approx(truth, abs=1e-8)
     assert (classifier.log_z_error == 0).all()
+
+
+@pytest.mark.parametrize("method", ["exact", "pseudolikelihood"])
+def test_what_fits_warn_of_is_told_once_with_the_classes(method: str) -> None:
+    """Pair (0, 1) is equal in classes a and b; in c one row alone has 0 up without 1, which a fold leaves out."""
+    rows = np.random.default_rng(0).integers(0, 2, (120, 4))
+    labels = np.repeat(["a", "b", "c"], 40)
+    rows[:80, 1] = rows[:80, 0]
+    rows[80 + np.flatnonzero(rows[80:, 0] > rows[80:, 1])[1:], 1] = 1
+    copies = r": a pair of units, \(0, 1\), are equal in every row"
+    for calibrate in (False, True):
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            bm.BoltzmannClassifier(method, calibrate=calibrate).fit(rows, labels)
+        texts = [str(one.message) for one in told]
+        assert len(texts) == 1 + calibrate and re.match(r"classes a, b: .*" + copies, texts[0])
+        assert all(text.startswith("class c: in cross-validation: ") for text in texts[1:])
 
 
 def test_log_z_comes_from_any_method(monkeypatch: pytest.MonkeyPatch) -> None:

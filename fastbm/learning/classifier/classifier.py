@@ -16,6 +16,7 @@ from ...machine.machine import BoltzmannMachine
 from ...machine.units import units as convention
 from . import file
 from .machines import ONE_SHOT, Learned, check_log_z, check_rule, fit_options, learn, rules
+from .told import Told, warn_of_classes
 from .tuning import FLIP_NOISES, LEAST_ROWS, calibrate as fit_calibration, deal, held_out, held_out_one_shot
 
 FLIP_NOISE = 0.14  # of the one-shot rule where a class has too few rows to hold some out
@@ -144,6 +145,11 @@ class BoltzmannClassifier:
         ------
         ValueError
             If there are fewer than two classes, a class has fewer than two rows, or columns of a table have one name.
+
+        Warns
+        -----
+        ConvergenceWarning
+            Of what `fastbm.fit` warns of, such as data that send parameters to infinity, with the classes whose it is.
         """
         up = self._units.bits("data", checks.any_array("data", data))
         labels = checks.any_array("labels", labels)
@@ -157,8 +163,10 @@ class BoltzmannClassifier:
         codes = np.searchsorted(classes, labels)
         counts = np.bincount(codes)
         prior = counts / len(codes) if self._priors == "counts" else np.full(len(classes), 1.0 / len(classes))
-        noise, tried, offsets, scale = self._tune(up, codes, classes, np.log(prior))
-        learned = self._learn(up, codes, noise, classes)
+        in_folds, told = Told(), Told()
+        noise, tried, offsets, scale = self._tune(up, codes, classes, np.log(prior), in_folds)
+        learned = self._learn(up, codes, noise, classes, told)
+        warn_of_classes(told, in_folds)
         self.classes, self.log_prior, self.flip_noise = classes, np.log(prior), noise
         self.offsets, self.scale, self.cross_validation = offsets, scale, tried
         self.machines = [one.machine if names is None else one.machine.with_names(names) for one in learned]
@@ -166,9 +174,14 @@ class BoltzmannClassifier:
         self.log_z_error = np.array([one.log_z_error for one in learned])
         return self
 
-    def _learn(self, up: np.ndarray, codes: np.ndarray, noise: float, classes: np.ndarray) -> list[Learned]:
+    def _learn(self, up: np.ndarray, codes: np.ndarray, noise: float, classes: np.ndarray, told: Told) -> list[Learned]:
+        """Return the machine of each class; what its fit warns of is added to `told`."""
+
         def one(k: int) -> Learned:
-            return self._learn_one(up[codes == k], classes[k], noise, k)
+            with checks.keeping_warnings() as kept:
+                found = self._learn_one(up[codes == k], classes[k], noise, k)
+            told.setdefault(str(classes[k]), []).extend(kept)
+            return found
 
         at_once = threads_module.resolve(self._threads) if self.method == ONE_SHOT and self._log_z == "auto" else 1
         with single_threaded_blas():  # classes side by side, and the same bits for any number of threads
@@ -184,7 +197,7 @@ class BoltzmannClassifier:
             raise type(error)(f"class {label}: {error}") from None
 
     def _tune(
-        self, up: np.ndarray, codes: np.ndarray, classes: np.ndarray, log_prior: np.ndarray
+        self, up: np.ndarray, codes: np.ndarray, classes: np.ndarray, log_prior: np.ndarray, told: Told
     ) -> tuple[float, dict[float, float], np.ndarray, float]:
         """Return flip noise, errors of all that were tried, offsets and scale, chosen on the training rows."""
         offsets, scale = np.zeros(len(classes)), 1.0
@@ -196,7 +209,7 @@ class BoltzmannClassifier:
             return noises[0], {}, offsets, scale
         folds = deal(codes, classes, self._seed)
         best, tried = np.inf, {}
-        for noise, scores in zip(noises, self._held_out(up, codes, folds, noises, classes), strict=True):
+        for noise, scores in zip(noises, self._held_out(up, codes, folds, noises, classes, told), strict=True):
             found = fit_calibration(scores, codes, log_prior) if self._calibrate else (np.zeros(len(classes)), 1.0)
             decided = np.argmax(found[1] * (scores + found[0]) + log_prior, axis=1)
             tried[float(noise)] = error = float(np.mean(decided != codes))
@@ -205,14 +218,20 @@ class BoltzmannClassifier:
         return chosen, tried if tunes else {}, offsets, scale
 
     def _held_out(
-        self, up: np.ndarray, codes: np.ndarray, folds: np.ndarray, noises: tuple[float, ...], classes: np.ndarray
+        self,
+        up: np.ndarray,
+        codes: np.ndarray,
+        folds: np.ndarray,
+        noises: tuple[float, ...],
+        classes: np.ndarray,
+        told: Told,
     ) -> np.ndarray | list[np.ndarray]:
         """Return the scores of the training rows by machines that have not seen them, for each flip noise."""
         if self.method == ONE_SHOT and (self._log_z == "auto" or (self._by_default and not self._calibrate)):
             return held_out_one_shot(up, codes, folds, noises, threads_module.resolve(self._threads))
 
         def scores(noise: float, learned: np.ndarray, scored: np.ndarray) -> np.ndarray:
-            machines = self._learn(up[learned], codes[learned], noise, classes)
+            machines = self._learn(up[learned], codes[learned], noise, classes, told)
             log_z = np.array([one.log_z for one in machines])
             return self._scores([one.machine for one in machines], up[scored]) - log_z
 

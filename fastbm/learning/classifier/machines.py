@@ -20,10 +20,11 @@ from ...inference.methods import METHODS, run_method
 from ...machine.machine import BoltzmannMachine
 from ..closed_forms import naive_mean_field
 from ..closed_forms.learn import CLOSED_FORMS, spin_machine
-from ..learn import AIS_BETAS, learn as learn_parameters
+from ..learn import AIS_BETAS, learn_to_end, way_out
 from ..methods import OF_RULES, PRESETS
 from ..rules import prepare
 from ..settings import FitSettings
+from ..training_set import Sample
 
 ONE_SHOT, DETERMINISTIC = "mean-field", "deterministic"
 EXACT_SECONDS = 10.0  # log Z of a machine: exact where it takes no longer
@@ -148,8 +149,13 @@ def learn(
     elif flip_noise:
         up = up ^ (rng.keyed(seed, rng.STARTS).random(up.shape) < flip_noise)
     start, settings = _prepare(up, method, n_hidden, units, seed, options)
-    machine = learn_parameters(start, {"rows": up}, settings, threads=threads).machine(start)
-    return _with_log_z(machine, log_z, beta, seed, threads)
+    data = {"rows": up}
+    for line in Sample.of(start, data).describe(settings):
+        checks.warn(f"data: {line}.")
+    learner = learn_to_end(start, data, settings, threads=threads)
+    if learner.astray:
+        checks.warn(f"learning diverged. {way_out(settings)}")
+    return _with_log_z(learner.model, log_z, beta, seed, threads)
 
 
 def _prepare(

@@ -20,7 +20,6 @@ from ...data.sources import Source, as_source, read
 from ...learning import missing
 from ...learning.classifier.classifier import BoltzmannClassifier, check_classes, option_names
 from ...learning.errors.blocks import block_of
-from ...learning.identifiability import describe_few
 from ...learning.learners.starts import broken_symmetry
 from ...learning.methods import PRESETS
 from ...learning.settings import FitSettings
@@ -258,17 +257,8 @@ class FitData:
         if s.patience and self.held is None:
             raise ValueError(f"patience={s.patience} needs held-out rows: give holdout.")
         sample = Sample(start, self.up, self.moments, self.weights)
-        if sample.is_followed(s):
-            for line in self._describe(sample, s):
-                checks.warn(f"data: {line}.")
-
-    def _describe(self, sample: Sample, s: FitSettings) -> list[str]:
-        """Return a line for each property of the data that sends parameters to infinity or leaves them open."""
-        lines = sample.describe_endless(s)
-        if sample.like.n_hidden or s.l2:
-            return lines
-        n_rows = sample.moments.n_samples if self.up is None else len(self.up.of_weight(self.weights)[0])
-        return lines + ([] if n_rows is None else describe_few(n_rows, self._n_units))
+        for line in sample.describe(s):
+            checks.warn(f"data: {line}.")
 
     def check_classifier(self, options: Mapping[str, Any]) -> None:
         """Check the options of `classify`, and that there are labels for it."""
