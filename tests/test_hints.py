@@ -132,4 +132,9 @@ def test_folders_are_no_files(tmp_path: Path) -> None:
     for call in calls:
         with pytest.raises(bm.StorageError, match="is a folder"):
             call()
+    with pytest.raises(bm.StorageError, match=r"Name the file in it that BoltzmannMachine\.save wrote"):
+        bm.load(folder)
+    bm.sample(MODEL, n_sweeps=2, out=folder / "r.h5", merge=False)
+    with pytest.raises(bm.StorageError, match=r"is fastbm\.open\('.*\.parts'\)\.model"):
+        bm.load(folder / "r.h5.parts")
     assert [path.name for path in tmp_path.iterdir()] == ["folder.h5"]

@@ -15,9 +15,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
+from . import checks
 from .checks import StorageError
 
 SEAL = struct.Struct("<8sQ32s")
+GENERATION = "generation-{:04d}.json"  # of cells of a campaign
 NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 for _flag in ("O_NOFOLLOW", "O_CLOEXEC", "O_BINARY"):  # those that the system has
     NEW |= getattr(os, _flag, 0)
@@ -140,3 +142,8 @@ def check_seal(path: Path) -> bool:
 def damaged(path: Path | str, what: object) -> StorageError:
     """Return the error for a file that cannot be believed."""
     return StorageError(f"{path} is damaged: {what}. Its numbers cannot be trusted. Restore a copy of it.")
+
+
+def is_campaign(path: str | os.PathLike[str]) -> bool:
+    """Return whether a path is the folder of a campaign, and not a run."""
+    return os.path.isfile(os.path.join(os.path.expanduser(checks.path("path", path)), GENERATION.format(0)))

@@ -22,9 +22,10 @@ import msgspec
 from .._base import checks
 from .._base.arithmetic import arithmetic
 from .._base.checks import StorageError
+from .._base.files import GENERATION
 from .._base.versions import package_version
 from ..store import disk
-from ..store.names import GENERATION, unfinished
+from ..store.names import unfinished
 from ..store.schema import canonical_json, differences
 from .grid import NO_NUMBER, Plan
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from .._base import checks, threads as threads_module
 from .._base.checks import Interrupted, StorageError
+from .._base.files import is_campaign
 from .._base.workers import check_executor
 from ..runs.bar import check_progress, drawing
 from ..runs.loop import Progress
@@ -20,7 +21,6 @@ from ..runs.toml.text import read as read_file
 from ..runs.workers.coordinator import IN_VAIN, Coordinator, Left
 from ..runs.workers.jobs import Job
 from ..runs.workers.processes import Pool
-from ..store.names import is_campaign
 from . import grid
 from .campaign import Campaign, open_campaign
 from .generations import read_all

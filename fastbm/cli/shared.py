@@ -90,7 +90,7 @@ def who(workers: int | None, scheduler: str | None, mpi: bool, part: str | None)
 
 def is_campaign(path: Path) -> bool:
     """Return whether a path is the folder of a campaign, and not a run."""
-    from ..store.names import is_campaign as is_one  # with it the store, which a look at the help does without
+    from .._base.files import is_campaign as is_one  # a look at the help does without
 
     return is_one(path)
 

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from .._base import checks
+from .._base.files import is_campaign
 from . import h5
 from .checks import Names, check_names
 from .h5 import NAMES, RATES
@@ -103,8 +105,19 @@ def load(path: str | Path) -> BoltzmannMachine:
         If there is no such file, it is damaged, or it holds no machine (a run holds its machine in
         ``fastbm.open(path).model``). Files of versions that wrote no checksum are read without one.
     """
+    if Path(checks.path("path", path)).is_dir():
+        raise checks.StorageError(_of_folder(str(path)))
     way_out = f"The machine of a run is fastbm.open({str(path)!r}).model.".replace("{", "{{").replace("}", "}}")
     with h5.opened(path, FORMAT, f"holds no machine (format: {{found}}). {way_out}") as file:
         names = [f"weights/{k}" for k in range(len(file["weights"]))]
         names += [name for name in ("edges", "bias", "offset", RATES, NAMES) if name in file]
         return restore({name: file[name][()] for name in names}, file.attrs)
+
+
+def _of_folder(path: str) -> str:
+    """Return what is wrong with a folder where the file of a machine is expected, and what takes it."""
+    if is_campaign(path):
+        return f"{path} is the folder of a campaign, which holds no machine: fastbm.open({path!r}) reads its runs."
+    if path.endswith(".parts"):
+        return f"{path} is the folder of a run: its machine is fastbm.open({path!r}).model."
+    return f"{path} is a folder, not a file. Name the file in it that BoltzmannMachine.save wrote."

@@ -11,6 +11,7 @@ from rich.markup import escape
 
 from .._base import files
 from .._base.checks import StorageError
+from .._base.files import is_campaign
 from .._base.shown import printable
 from ..campaigns.generations import read_all
 from ..campaigns.status import opened
@@ -19,7 +20,6 @@ from ..learning.classifier.file import FORMAT as CLASSIFIER
 from ..machine import h5
 from ..machine.file import load
 from ..store import apart
-from ..store.names import is_campaign
 from ..store.verification import verify_apart
 
 SHARDS, CELLS, PARTS = "shards", "cells", ".parts"  # the folders of a campaign, and how runs are called that go on

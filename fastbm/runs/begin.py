@@ -14,12 +14,12 @@ import numpy as np
 from .. import store
 from .._base import checks, threads as threads_module
 from .._base.arithmetic import arithmetic
+from .._base.files import is_campaign
 from .._base.halting import Halted
 from .._base.options import flag
 from ..kernels.cache import silent
 from ..machine.machine import BoltzmannMachine
 from ..sampling.observables import Function
-from ..store.names import is_campaign
 from .bar import check_progress, drawing
 from .belief import understanding
 from .loop import Progress, execute
@@ -306,6 +306,7 @@ def resume(
     if max_seconds is not None:
         max_seconds = checks.real("max_seconds", max_seconds, least=0.0)
     check_progress(progress)
+    flag("exact", exact)
     stop = _stop(stop, path, max_seconds)
     with silent(progress is False), stop, stop.breaking(False):
         writer = store.resume(path, exact=exact)

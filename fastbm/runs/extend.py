@@ -11,10 +11,12 @@ import numpy as np
 
 from .. import store
 from .._base import checks, threads as threads_module
+from .._base.files import is_campaign
+from .._base.options import flag
 from ..kernels.cache import silent
 from ..sampling.observables import Function
 from ..store import Extension
-from ..store.names import is_campaign, of_campaign
+from ..store.names import of_campaign
 from .bar import check_progress
 from .begin import _go, _stop
 from .loop import Progress, Task
@@ -40,7 +42,8 @@ def longer_spec(spec: Mapping[str, Any], more: int) -> dict[str, Any]:
             f"another with {run.verb}."
         )
     settings = dict(spec[name])
-    longer = {**spec, name: {**settings, run.counted: settings[run.counted] + more}}
+    total = checks.whole(run.counted, settings[run.counted] + more)
+    longer = {**spec, name: {**settings, run.counted: total}}
     if why := run.why_another(settings):
         way = f"{name}(..., {run.counted}={longer[name][run.counted]})"
         raise ValueError(f"cannot extend: {why}. Begin a longer one: {way}.")
@@ -109,6 +112,7 @@ def extend(
     if max_seconds is not None:
         max_seconds = checks.real("max_seconds", max_seconds, least=0.0)
     check_progress(progress)
+    flag("exact", exact)
     more = _More(n_sweeps, epochs, threads_module.resolve(threads), observables, given)
     path: Any = run._reader.place if isinstance(run, Run) else run
     stop = _stop(stop, path, max_seconds)

@@ -72,11 +72,11 @@ def check(sampler: Any, given: Mapping[str, Any], own: Mapping[str, Any]) -> Sam
         until=_until(given["until"], n_chains),
         observables=check_observables(_or(given["observables"], ()))[0],
     )
-    _check_together(settings)
+    check_together(settings)
     return settings
 
 
-def _check_together(s: SampleSettings) -> None:
+def check_together(s: SampleSettings) -> None:
     """Check the arguments that depend on one another."""
     betas = s.own.betas if isinstance(s.own, Cooled) else ()
     if betas and betas[-1] != s.beta[0]:

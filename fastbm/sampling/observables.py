@@ -62,6 +62,8 @@ def _entries(given: Any) -> Mapping[Any, Any]:
 
 def check_given(named: Mapping[str, str | None], given: Mapping[str, Function] | None) -> dict[str, Function]:
     """Check that a run that is resumed is given the functions that it had."""
+    if given is not None and not isinstance(given, Mapping):
+        raise TypeError(f"observables must be a dict of the functions that the run measures; got {given!r}.")
     needed, functions = [name for name, what in named.items() if what is None], dict(given or {})
     missing, odd = [n for n in needed if n not in functions], [n for n in functions if n not in needed]
     if missing:

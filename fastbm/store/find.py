@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from .._base.checks import DamagedRun, StorageError
+from .._base.files import is_campaign
 from .._base.streams import Stream
 from . import hdf
 from .chain import Origin, parse_settings, read_origin, way_out_of_lost_parts
 from .checked import MergedFile
 from .holder import is_live, read_holder, silent_for
 from .image import MARKED, SIGNATURE, Damaged, Foreign, check_hash
-from .names import Names, is_campaign, of_campaign
+from .names import Names, of_campaign
 from .schema import FORMAT, INPUTS, META, SPEC, STATE, Arrays, check_major
 
 NAMELESS_SECONDS = 5.0  # that a writer may take to say in its lock who it is

@@ -15,7 +15,6 @@ from .._base.system import fcntl
 
 PARTS, TEMPORARY, BAD = ".parts", ".tmp", ".bad"
 BESIDE = ".chains"
-GENERATION = "generation-{:04d}.json"  # of cells of a campaign
 _SEGMENT, _STATE = re.compile(r"seg-(\d{8,})\.h5"), re.compile(r"state-(\d{8,})\.h5")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://|(s3a?|gs|gcs|az|abfss?|adl|https?|s?ftp|hdfs|webdav|file):/")
 _UNFINISHED = r"\.[0-9a-f]{16}\.tmp"
@@ -141,11 +140,6 @@ class Names:
 def is_own(name: str) -> bool:
     """Return whether a file in the parts folder is the store's by its name, save the lock."""
     return _OURS.fullmatch(name) is not None
-
-
-def is_campaign(path: str | os.PathLike[str]) -> bool:
-    """Return whether a path is the folder of a campaign, and not a run."""
-    return os.path.isfile(os.path.join(os.path.expanduser(checks.path("path", path)), GENERATION.format(0)))
 
 
 def of_campaign(argument: str, path: str | os.PathLike[str]) -> str:

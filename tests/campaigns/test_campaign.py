@@ -272,6 +272,8 @@ def test_verbs_of_single_runs_name_those_of_campaigns(whole: bm.Campaign) -> Non
     for verb, argument in ((bm.verify, "path"), (bm.merge, "path"), (bm.extend, "run")):
         with pytest.raises(bm.StorageError, match=text.format(argument)):
             verb(whole.path)
+    with pytest.raises(bm.StorageError, match=r"holds no machine: fastbm\.open\('.*'\) reads its runs"):
+        bm.load(whole.path)
     with pytest.raises(bm.StorageError, match=text.format("run")):
         bm.extend(whole)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=f"path must be text or a Path; .*Name where it is: {str(whole.path)!r}"):

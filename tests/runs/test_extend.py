@@ -228,6 +228,16 @@ REFUSED: dict[str, tuple[Callable[..., bm.Run], dict[str, Any], str]] = {
         {"n_sweeps": 2},
         "its burn-in did not settle within n_sweeps",
     ),
+    "no sample is ever taken": (
+        lambda **o: bm.sample(MODEL, n_chains=4, n_sweeps=0, thin=5, **o),
+        {"n_sweeps": 3},
+        "thin must be at most n_sweeps, or no sample is ever taken; got thin=5 and n_sweeps=3",
+    ),
+    "more than can be counted": (
+        lambda **o: bm.sample(MODEL, n_chains=4, n_sweeps=2, **o),
+        {"n_sweeps": (1 << 53) - 1},
+        f"n_sweeps must be at most {1 << 53}; got {(1 << 53) + 1}",
+    ),
     "learning rate falls": (
         lambda **o: fit(schedule="cosine", **o),
         {"epochs": 3},
@@ -332,6 +342,11 @@ def test_what_is_no_run_and_what_a_handle_tells_after_an_extension(
     for wrong in (None, 3, MODEL):
         with pytest.raises(TypeError, match="run must be a path or a Run; got"):
             bm.extend(wrong, epochs=1)  # type: ignore[arg-type]
+    for options in ({"exact": "no"}, {"observables": ["magnetisation"]}):
+        with pytest.raises(TypeError, match=f"{next(iter(options))} must be"):
+            bm.extend(sample(), n_sweeps=1, **options)
+        with pytest.raises(TypeError, match=f"{next(iter(options))} must be"):
+            bm.resume(begin_and_stop(sample, tmp_path / f"{next(iter(options))}.h5").path, **options)
     monkeypatch.chdir(tmp_path)
     fit(Path("run.h5"))
     seen = bm.open("run.h5")

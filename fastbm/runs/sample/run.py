@@ -9,7 +9,8 @@ import numpy as np
 
 from ..._base.checks import warn
 from ...diagnostics import OverlapDistribution, Reweighted
-from ...sampling.samplers import SAMPLERS
+from ...sampling.arguments import check_together
+from ...sampling.samplers import SAMPLERS, read_settings
 from ...store import Extension
 from ..loop import Task
 from ..spec import Given
@@ -57,6 +58,7 @@ class SampleRun(Samples):
         """Return where a longer run continues: at the end of this one."""
         if why := finished.why_no_longer:
             raise ValueError(f"cannot extend: {why}. Begin a longer one: sample(..., n_sweeps=..., until=...).")
+        check_together(read_settings(longer["sample"]))
         return Extension(dict(longer))
 
     @classmethod
