@@ -15,8 +15,7 @@ from ...machine.checks import check_columns, check_names, columns_of
 from ...machine.machine import BoltzmannMachine
 from ...machine.units import units as convention
 from . import file
-from .machines import ONE_SHOT, Learned, check_log_z, check_rule, fit_options, learn, rules
-from .told import Told, warn_of_classes
+from .machines import ONE_SHOT, Learned, Told, check_log_z, check_rule, fit_options, learn, rules, warn_of_classes
 from .tuning import FLIP_NOISES, LEAST_ROWS, calibrate as fit_calibration, deal, held_out, held_out_one_shot
 
 FLIP_NOISE = 0.14  # of the one-shot rule where a class has too few rows to hold some out

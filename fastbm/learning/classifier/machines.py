@@ -30,6 +30,9 @@ ONE_SHOT, DETERMINISTIC = "mean-field", "deterministic"
 EXACT_SECONDS = 10.0  # log Z of a machine: exact where it takes no longer
 NEVER = 1 << 40  # epochs
 NO_LOG_Z = ("gibbs", "metropolis")
+MOST_NAMED = 5  # classes
+
+Told = dict[str, list[tuple[str, type[Warning]]]]  # warnings, by class
 
 
 class SpinSums(NamedTuple):
@@ -175,3 +178,16 @@ def _with_log_z(machine: BoltzmannMachine, method: str, beta: float, seed: int, 
     found = run_method(machine, method, beta=beta, clamp=None, moments=False, seed=seed, threads=threads, **more)
     assert found.log_z is not None
     return Learned(machine, float(found.log_z), float(found.log_z_error or 0.0))
+
+
+def warn_of_classes(told: Told, in_folds: Told) -> None:
+    """Tell each warning once; of fits to some of the rows the first, of classes whose own fit had none."""
+    whose: dict[tuple[str, type[Warning]], list[str]] = {}
+    for label in told:
+        few = [(f"in cross-validation: {text}", category) for text, category in in_folds.get(label, [])[:1]]
+        for one in dict.fromkeys(told[label] or few):
+            whose.setdefault(one, []).append(label)
+    for (text, category), labels in whose.items():
+        more = len(labels) - MOST_NAMED
+        named = ", ".join(labels[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+        checks.warn(f"class{'es' if len(labels) > 1 else ''} {named}: {text}", category)
