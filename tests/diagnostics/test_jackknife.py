@@ -209,6 +209,13 @@ def test_reweighting_too_far_is_told(scale: float) -> None:
     assert found.ess < 10
 
 
+def test_reweighting_onto_a_heavy_sample_is_told() -> None:
+    """What is left by all weights alone seems enough."""
+    energy = autoregressive(0.0, 1000, 2)
+    with pytest.warns(bm.ConvergenceWarning, match="one of which has 0.13 of all weight"):
+        assert reweight(energy, energy, 1.0, 3.0).ess > 30
+
+
 def test_reweighting_onto_one_sample_has_no_error() -> None:
     energy = np.where(np.arange(40) % 2, -3.0, 0.0)[:, None]
     energy[0] = 33.3
