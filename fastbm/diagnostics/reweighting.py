@@ -95,8 +95,8 @@ def _one(
     share = 1.0 / float(weights.sum())  # of the heaviest sample, which weighs 1
     if left < FEWEST or share > max(LARGEST_SHARE, 2.0 / energy.size):
         checks.warn(
-            f"reweighting from beta = {beta:g} to {new_beta:g} leaves {left:.3g} effective samples of {energy.size}, one "
-            f"of which has {share:.2g} of all weight: do not trust the value or its error. Sample nearer to it.",
+            f"reweighting from beta = {beta:g} to {new_beta:g} leaves {left:.3g} effective samples of {energy.size}, "
+            f"one of which has {share:.2g} of all weight: do not trust the value or its error. Sample nearer to it.",
         )
     wide = weights.reshape(weights.shape + (1,) * (observable.ndim - 2))
     # from the plain mean on: what does not vary keeps its value, and large means keep their digits
