@@ -201,17 +201,19 @@ class Monitor(Options):
         second.
     errors : {"fisher", "bootstrap"}, optional
         Standard errors of couplings and biases, from the Fisher information (of rules of maximum likelihood: "exact",
-        "monte-carlo", "pcd", of whole rows) or from `n_resamples` fits to rows drawn again (of any rule). Where a
-        formula has no solution for rows that were drawn, as with a unit that they hold still, errors of what these
-        leave open are inf. Those by "fisher" are of the maximum, and with "sgd" and "adam" of what their steps leave
-        beside it too, unless a schedule has the rate fall to 0 (`fastbm.learning.noise_of_steps`). However many rows
-        there are, that is about (learning_rate / (1 - momentum) (1 / batch_size + 1 / n_chains) / 2)^(1/2) for "sgd";
-        more where persistent chains are slow, which is measured at the end, and, with centring, of biases.
+        "monte-carlo", "pcd", of whole rows, which are taken for independent) or from `n_resamples` fits to rows drawn
+        again (of any rule). Where a formula has no solution for rows that were drawn, as with a unit that they hold
+        still, errors of what these leave open are inf. Those by "fisher" are of the maximum, and with "sgd" and "adam"
+        of what their steps leave beside it too, unless a schedule has the rate fall to 0
+        (`fastbm.learning.noise_of_steps`). However many rows there are, that is about (learning_rate / (1 - momentum)
+        (1 / batch_size + 1 / n_chains) / 2)^(1/2) for "sgd"; more where persistent chains are slow, which is measured
+        at the end, and, with centring, of biases.
     n_resamples : int
         Fits of the bootstrap.
     block : int or "auto"
         Consecutive rows that the bootstrap draws together, as neighbours in time depend on one another; "auto" takes
-        ten autocorrelation times of the number of units that are up. 1: rows are independent.
+        ten autocorrelation times of the slowest of units, the number of units up, and leading principal axes. 1: rows
+        are independent.
     fidelity : bool
         Hold the learned machine against the data at the end (`fastbm.fidelity`).
     ais_every : int

@@ -94,7 +94,7 @@ def test_blocks_are_as_long_as_rows_depend_on_one_another() -> None:
     chance = np.random.default_rng(1)
     free = (chance.random((4000, 20)) < 0.5).astype(np.uint8)
     kept = np.repeat(free[::10], 10, axis=0)  # each row ten times
-    assert block_of("auto", Rows.of(free)) <= 12
+    assert block_of("auto", Rows.of(free)) == 1
     assert 40 <= block_of("auto", Rows.of(kept)) <= 200
     assert block_of("auto", Rows.of(np.ones((100, 3), np.uint8))) == 1
     assert block_of(7, Rows.of(free)) == 7
@@ -102,6 +102,28 @@ def test_blocks_are_as_long_as_rows_depend_on_one_another() -> None:
         block_of(201, Rows.of(free))
     with pytest.raises(ValueError, match="block must be at most 1,"):
         block_of(2, Rows.of(free[:19]))
+
+
+def test_blocks_see_what_is_slow_where_the_number_of_units_up_is_not() -> None:
+    """One of many units, and assemblies that take turns of 100 rows, each unit of which hardly knows of them."""
+    chance = np.random.default_rng(2)
+    turn = np.repeat(chance.integers(2, size=100), 100)
+    free = chance.random((10_000, 60))
+    one, both = free < 0.2, free < 0.2 + 0.03 * np.outer(2 * turn - 1, np.repeat([1, -1], 30))
+    one[:, 7] = free[:, 7] < 0.4 * turn
+    assert all(60 <= block_of("auto", Rows.of(up)) <= 400 for up in (one, both))
+    gaps = Rows.of((free < 0.2) & (turn == 0)[:, None], np.repeat(turn[:, None] == 0, 60, axis=1))
+    assert block_of("auto", gaps) == 1  # that rows are missing together is no time of theirs
+
+
+def test_blocks_of_many_rows_know_short_times_and_long_ones() -> None:
+    chance = np.random.default_rng(3)
+    few = chance.random((25_000, 4)) < 0.3
+    assert 18 <= block_of("auto", Rows.of(np.repeat(few, 4, axis=0))) <= 30
+    slight = np.repeat(chance.choice([0.46, 0.54], 200), 500)  # a sixth of the rows tells nothing of that
+    assert block_of("auto", Rows.of((chance.random(100_000) < slight)[:, None])) > 10
+    with pytest.warns(bm.ConvergenceWarning, match="100000 rows are too few for their autocorrelation time"):
+        assert block_of("auto", Rows.of(np.repeat(few[:20], 5000, axis=0))) == 5000
 
 
 def test_errors_of_one_unit_are_told_without_couplings() -> None:
@@ -119,6 +141,8 @@ def test_errors_of_rows_that_repeat_are_as_wide_as_they_should_be() -> None:
     single = bm.fit(rows, "exact", **options).errors
     assert np.mean(blocks["bias"] / right["bias"]) == pytest.approx(1.0, abs=0.3)
     assert np.mean(blocks["bias"] / single["bias"]) == pytest.approx(np.sqrt(10.0), rel=0.3)
+    with pytest.warns(bm.ConvergenceWarning, match=r"time of about [456][.\d]* rows, and errors='fisher' takes them"):
+        bm.fit(rows, "exact", errors="fisher")
     with pytest.raises(ValueError, match="block goes with errors='bootstrap'"):
         bm.fit(few, "exact", block=5)
     seen: list[Any] = []

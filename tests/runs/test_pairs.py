@@ -83,6 +83,16 @@ def test_neighbours_in_time_widen_the_errors(seed: int) -> None:
     assert 0.5 < trials.i_n_error / found.i_n_error < 2.0
 
 
+def test_one_slow_unit_takes_little_from_what_rows_are_worth() -> None:
+    """Of its 32 patterns two in a pair are slow together: half a nat for each over n / (2 tau) would be 0.15 in all."""
+    model, chance = bm.models.curie_weiss(4, coupling=1.0), np.random.default_rng(5)
+    fast = bm.sample(model, "exact", n_chains=10_000, n_sweeps=1, seed=5).states[0]
+    slow = np.repeat(chance.permutation(np.repeat([-1, 1], 50)), 100)
+    found = bm.pair_information(np.column_stack([fast, slow]), n_resamples=2)
+    assert found.block > 100
+    assert found.data == pytest.approx(bm.infer(model, "exact").entropy + np.log(2.0), abs=0.03)
+
+
 def test_refusals_and_odd_rows() -> None:
     rows = draws(np.full(8, 1 / 8), 3, 400, 2)
     for data, options, match in (

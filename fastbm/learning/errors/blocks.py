@@ -15,10 +15,11 @@ import numpy as np
 
 from ..._base import checks, rng
 from ...data.rows import Rows
-from ...diagnostics.autocorrelation import tau_int
+from ...diagnostics.jackknife import LONG, SHORT
+from .slowest import INDEPENDENT, tau_of
 
 FEWEST_BLOCKS = 20
-CORRELATED = 10.0  # autocorrelation times in a block
+MOST_TAU = 1.0  # of rows that pass for independent: errors of the slowest are then sqrt(2) times what is said
 MOST_BLOCKS = 200  # of which each is left out in turn
 
 
@@ -91,23 +92,42 @@ def drawn_rows(n_rows: int, block: int, seed: int, k: int) -> np.ndarray:
 def block_of(given: int | str, rows: Rows) -> int:
     """Return how many consecutive rows are drawn together.
 
-    "auto" takes ten autocorrelation times of the number of units that are up.
+    "auto" takes ten autocorrelation times, as `tau_of` has them; 1 where it sees none.
 
     Raises
     ------
     ValueError
         For blocks of which there would be fewer than 20.
+
+    Warns
+    -----
+    ConvergenceWarning
+        Where "auto" would need blocks of which there are fewer than 20, and those there are hold fewer than four
+        autocorrelation times.
     """
     most = max(len(rows) // FEWEST_BLOCKS, 1)
     if given == "auto":
         tau = tau_of(rows)
-        return 1 if tau is None else max(1, min(math.ceil(CORRELATED * tau), most))
+        if tau <= INDEPENDENT:
+            return 1
+        if most < SHORT * tau:
+            checks.warn(
+                f"{len(rows)} rows are too few for their autocorrelation time, about {tau:.2g} rows: blocks of "
+                f"{LONG:g} times that are needed, and {FEWEST_BLOCKS} blocks have {most} rows each. Errors are too "
+                "small. Take more rows; or shuffle them, with block=1, if their order has no meaning."
+            )
+        return min(math.ceil(LONG * tau), most)
     if int(given) > most:
         raise ValueError(f"block must be at most {most}, so that there are {FEWEST_BLOCKS} of them; got {given}.")
     return int(given)
 
 
-def tau_of(rows: Rows) -> float | None:
-    """Return the autocorrelation time of the number of units that are up, in rows; None where it never changes."""
-    n_up = np.concatenate([rows[some].sum(axis=1, dtype=np.float64) for some in rows.blocks()])
-    return None if np.ptp(n_up) == 0.0 else float(tau_int(n_up[:, None]))
+def warn_of_neighbours(rows: Rows) -> None:
+    """Warn where rows that are taken for independent are like those before them."""
+    tau = tau_of(rows)
+    if tau > MOST_TAU:
+        checks.warn(
+            f"rows are like those before them, with an autocorrelation time of about {tau:.2g} rows, and "
+            f"errors='fisher' takes them for independent: errors may be too small by up to {math.sqrt(2.0 * tau):.2g}. "
+            'Use errors="bootstrap", block="auto"; or shuffle the rows if their order has no meaning.'
+        )

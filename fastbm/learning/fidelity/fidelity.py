@@ -228,7 +228,8 @@ def fidelity(
         Inverse temperature.
     block : int or "auto"
         Rows that stay together where errors are found, as neighbours in time are not independent; "auto" takes ten
-        autocorrelation times of the number of units that are up. With 1, the default, rows are independent.
+        autocorrelation times of the slowest of units, the number of units up, and leading principal axes. With 1, the
+        default, rows are independent.
     trials : (n_rows,) array, optional
         The trial of each row, in place of `block`: errors come from the scatter of whole trials,
         which should be of about one length: each counts alike, however long it is.

@@ -18,6 +18,7 @@ from ...inference.exact.method import forecast_seconds, usual_engine
 from ...inference.methods import run_method
 from ...inference.scout.scout import attempt_seconds
 from ...learning.classifier.classifier import BoltzmannClassifier
+from ...learning.errors.blocks import warn_of_neighbours
 from ...learning.errors.errors import Errors
 from ...learning.errors.fisher import fisher_errors, has_enough, refuse_information
 from ...learning.errors.statistics import Statistics
@@ -250,6 +251,8 @@ class Evaluation:
             return self._refitting(model).errors()
         n_rows = self._sample.n_rows
         assert n_rows is not None
+        if self._sample.up is not None and self._sample.up.in_memory and self._sample.weights is None:
+            warn_of_neighbours(self._sample.up)  # patterns with their counts come in any order
         enough = self._sample.up is not None and has_enough(model, n_rows)
         rows, weights = (self._sample.rows, self._sample.weights) if enough else (None, None)  # else samples are drawn
         found = fisher_errors(

@@ -20,7 +20,7 @@ from ..._base.threads import single_threaded_blas
 from ..._base.workers import Pieces, before_anything, check_executor
 from ...data.packing import gather
 from ...data.rows import Rows
-from ...learning.errors.blocks import FEWEST_BLOCKS, Together, tau_of
+from ...learning.errors.blocks import FEWEST_BLOCKS, Together
 from ...machine.machine import BoltzmannMachine
 from ...sampling.exact import draw_exactly
 from .verb import fit
@@ -28,6 +28,7 @@ from .verb import fit
 MOST_UNITS = 20  # whose patterns can be counted, and whose pairwise machine summed
 FEWEST_ROWS = 100
 MOST_SETS = 20  # of rows of the pairwise machine
+SEVERAL = 10  # blocks that tell how a pattern scatters between them
 MOST_BIAS = 0.05  # of the ratio that is not told of
 L2 = 1e-9  # which keeps couplings finite that the data leave open, and costs the likelihood nothing
 
@@ -89,7 +90,7 @@ def pair_information(
         0 and 1, or -1 and 1, in the order of time; at most 20 units.
     block : int or "auto"
         Rows that stay together in a resample: neighbours in time are not independent. "auto" takes ten
-        autocorrelation times of the number of units that are up.
+        autocorrelation times of the slowest of units, the number of units up, and leading principal axes.
     trials : (n_rows,) array, optional
         The trial of each row, as `bm.data.from_spike_times` gives it: whole trials are drawn, in place of
         blocks, so that longer ones weigh more.
@@ -121,7 +122,8 @@ def pair_information(
     from a pairwise machine of 10 units, of which it is 1, give 0.95 for 2,000 of them and 0.997 for 20,000; of units
     that are up in a few per cent of the rows 0.6 for 2,000 and 0.8 for 10,000. By how much is told by as many rows, up
     to 20 times, of the pairwise machine that was fitted. Rows that are like those before them count for as many as they
-    are worth by the autocorrelation time of the number of units that are up, but with ``block=1``.
+    are worth by how units, pairs, and patterns scatter between blocks or trials (Rao and Scott's mean design effect),
+    but with ``block=1``.
 
     Examples
     --------
@@ -139,7 +141,7 @@ def pair_information(
     n_resamples = checks.whole("n_resamples", n_resamples, least=2)
     patterns, code = np.unique(up, axis=0, return_inverse=True)
     code = code.ravel()
-    worth = _worth(rows, together)
+    worth = _worth(up, code, together)
     whole, machine = _entropies(patterns, np.bincount(code, minlength=len(patterns)), worth, threads)
     if machine is None or whole[0] - whole[2] <= 0.0:
         raise ValueError("the units do not depend on one another beyond the noise: there is nothing to explain.")
@@ -153,16 +155,18 @@ def pair_information(
             found = np.array([pieces.take() for _ in range(n_pieces)])
     own, sets = found[:n_resamples], found[n_resamples:]
     (i_n, i_2), spreads = _informations(np.array(whole)), [part.std(ddof=1) for part in _informations(own)]
-    known = i_2 + 0.25 * machine.n_units * (machine.n_units - 1) / worth  # of the machine, without correction
+    n_varied = machine.n_units
+    n_parameters = np.array([n_varied, 0.5 * n_varied * (n_varied + 1)])
+    known = i_2 + 0.5 * float(np.diff(n_parameters / worth[:2])[0])  # of the machine, without correction
     off_n, off_2 = (part.mean() - known for part in _informations(sets))
     ratio, left = i_2 / i_n, i_n - off_n
     bias = (off_2 - ratio * off_n) / left if left > 0.0 else -np.inf
     spread = np.divide(*_informations(own)[::-1]).std(ddof=1)
     if abs(bias) > MOST_BIAS:
         checks.warn(
-            f"{len(code)} rows, worth {worth}, are too few for the entropy of their patterns: the ratio, {ratio:.3g}, "
-            f"is off by about {bias:.2g}, as rows of the pairwise machine tell. Its error holds that. Take more rows "
-            "or fewer units."
+            f"{len(code)} rows, worth {worth[2]}, are too few for the entropy of their patterns: the ratio, "
+            f"{ratio:.3g}, is off by about {bias:.2g}, as rows of the pairwise machine tell. Its error holds that. "
+            "Take more rows or fewer units."
         )
     parts = ((spreads[0], off_n), (spreads[1], off_2), (spread, bias))
     n_error, error_2, error = (float(np.hypot(*one)) for one in parts)
@@ -180,7 +184,7 @@ def _informations(entropies: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 class _Resampled(NamedTuple):
     """Rows that are drawn again, `n` times: their patterns, which of them each row is, and how rows stay together.
 
-    After that as many as they are `worth` are drawn from the pairwise machine.
+    After that as many as their patterns are `worth` are drawn from the pairwise machine.
     """
 
     patterns: np.ndarray
@@ -188,7 +192,7 @@ class _Resampled(NamedTuple):
     together: Together
     seed: int
     n: int
-    worth: int
+    worth: np.ndarray
     machine: BoltzmannMachine
 
 
@@ -198,15 +202,45 @@ def _of_piece(rows: _Resampled, k: int, threads: int | None = 1) -> tuple[float,
             drawn = rows.code[rows.together.drawn(rows.seed, k)]
             return _entropies(rows.patterns, np.bincount(drawn, minlength=len(rows.patterns)), rows.worth, threads)[0]
         about = {"seed": rng.derive(rows.seed, rng.MODEL, k), "threads": threads_module.resolve(threads)}
-        packed = draw_exactly(rows.machine, 1.0, (1, rows.worth), **about)[0]
+        packed = draw_exactly(rows.machine, 1.0, (1, int(rows.worth[2])), **about)[0]
         up = np.unpackbits(packed, axis=1, count=rows.machine.n_units, bitorder="little")
-        return _entropies(*np.unique(up, axis=0, return_counts=True), rows.worth, threads)[0]
+        return _entropies(*np.unique(up, axis=0, return_counts=True), np.full(3, len(up)), threads)[0]
 
 
-def _worth(rows: Rows, together: Together) -> int:
-    """Return how many independent rows they are worth, by the autocorrelation time of the number of units up."""
-    tau = None if together.block == 1 else tau_of(rows)
-    return len(rows) if tau is None else max(FEWEST_BLOCKS, int(len(rows) / max(1.0, 2.0 * tau)))
+def _worth(up: np.ndarray, code: np.ndarray, together: Together) -> np.ndarray:
+    """Return how many independent rows are worth as much for each of the entropies of `_entropies`.
+
+    The bias of an entropy follows from the mean design effect of what it is computed from, units, units and pairs, or
+    patterns: the variance of sums over blocks, by that of independent rows. Patterns in few blocks are taken together,
+    as a rare one by itself seems the more frequent the longer it stays.
+    Rao and Scott, J. Am. Stat. Assoc. 76, 221 (1981), doi:10.1080/01621459.1981.10477633.
+    """
+    if together.block == 1 or not code.any():
+        return np.full(3, len(up))
+    ends = together.cuts()
+    firsts, d = np.array([0, *ends[:-1]]), up - up.mean(axis=0)
+    units = _effects(d, firsts)
+    pairs = [_effects(d[:, i, None] * d[:, i + 1 :], firsts) for i in range(d.shape[1] - 1)]
+    shares, scatter = np.bincount(code) / len(code), np.zeros(code.max() + 1)
+    n_blocks = np.zeros(len(shares), np.int64)
+    for first, end in zip(firsts, ends, strict=True):
+        found = np.bincount(code[first:end], minlength=len(shares))
+        scatter += (found - (end - first) * shares) ** 2
+        n_blocks += found > 0
+    alike = np.where(n_blocks < SEVERAL, 0, np.arange(1, len(shares) + 1))
+    expected = np.bincount(alike, len(code) * shares * (1.0 - shares)) * (1.0 - 1.0 / len(ends))
+    words = np.bincount(alike, scatter)[alike] / expected[alike]
+    effects = np.array([found.mean() for found in (units, np.concatenate([units, *pairs]), words)])
+    return np.maximum(FEWEST_BLOCKS, len(up) / np.maximum(1.0, effects)).astype(np.int64)
+
+
+def _effects(values: np.ndarray, firsts: np.ndarray) -> np.ndarray:
+    """Return the design effects of columns of values (n_rows, n) that vary, summed over blocks."""
+    centred = values - values.mean(axis=0)
+    squares = (centred**2).sum(axis=0)
+    sums = (np.add.reduceat(centred, firsts) ** 2).sum(axis=0)
+    found: np.ndarray = sums[squares > 0.0] / squares[squares > 0.0] * len(firsts) / (len(firsts) - 1)
+    return found
 
 
 def _bits(data: Any) -> np.ndarray:
@@ -225,7 +259,7 @@ def _bits(data: Any) -> np.ndarray:
 
 
 def _entropies(
-    patterns: np.ndarray, counts: np.ndarray, worth: int, threads: int | None
+    patterns: np.ndarray, counts: np.ndarray, worth: np.ndarray, threads: int | None
 ) -> tuple[tuple[float, float, float], BoltzmannMachine | None]:
     """Return the entropies of independent units, of the pairwise machine and of the patterns, corrected.
 
@@ -249,6 +283,8 @@ def _entropies(
     half = 0.5 / worth
     n_pairs = n_varied * (n_varied - 1) // 2
     corrected = (
-        independent + half * n_varied, pairwise + half * (n_varied + n_pairs), words + half * (len(patterns) - 1),
-    )  # fmt: skip
+        independent + half[0] * n_varied,
+        pairwise + half[1] * (n_varied + n_pairs),
+        words + half[2] * (len(patterns) - 1),
+    )
     return corrected, machine
