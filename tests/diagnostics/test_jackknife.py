@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 from scipy.special import stdtrit
@@ -209,11 +211,22 @@ def test_reweighting_too_far_is_told(scale: float) -> None:
     assert found.ess < 10
 
 
-def test_reweighting_onto_a_heavy_sample_is_told() -> None:
-    """What is left by all weights alone seems enough."""
-    energy = autoregressive(0.0, 1000, 2)
-    with pytest.warns(bm.ConvergenceWarning, match="one of which has 0.13 of all weight"):
-        assert reweight(energy, energy, 1.0, 3.0).ess > 30
+@pytest.mark.parametrize(("new", "far"), [(-1.6, True), (0.0, False), (2.4, False), (3.6, True)])
+def test_reweighting_beyond_the_energies_that_were_seen_is_told(new: float, far: bool) -> None:
+    """The mean of normal energies moves by its whole way; the way to the outermost of 20,000 is four."""
+    energy = np.random.default_rng(5).normal(size=(20_000, 1))
+    text = "moves the mean energy 0.6.* of the way to the outermost of 20000"
+    with pytest.warns(bm.ConvergenceWarning, match=text) if far else nullcontext():
+        assert reweight(energy, energy, 1.0, new).ess > 10
+
+
+@pytest.mark.parametrize(("n_lowest", "far"), [(3, True), (8, False)])
+def test_reweighting_to_energies_that_end_needs_samples_of_the_lowest(n_lowest: int, far: bool) -> None:
+    """Each sample stays for ten rows, which are no more than one."""
+    energy = np.random.default_rng(5).normal(size=3000)
+    energy = energy.clip(np.sort(energy)[n_lowest - 1]).repeat(10)[:, None]
+    with pytest.warns(bm.ConvergenceWarning, match="outermost") if far else nullcontext():
+        assert reweight(energy, energy, 1.0, 3.0).ess > 10
 
 
 def test_reweighting_onto_one_sample_has_no_error() -> None:
