@@ -22,7 +22,7 @@ LOG_ODDS_ERROR = (
 )
 SMALLEST_SCALE, LARGEST_SCALE = 1e-30, float(np.finfo(np.float32).max)
 SMALLEST_BETA, FARTHEST = 5e-324, 1000
-SMALL = 64  # units of machines whose integers are kept: to make them takes as long as a hundred sweeps of a chain
+SMALL = 64  # units of machines whose integers are kept, and chains whose scales are: they take as long as many sweeps
 APART = 2048  # bytes of a row from which on rows are kept from falling on one another in the cache
 FINEST = 1136  # the exponent at which the smallest of all couplings uses int64 to the full
 
@@ -54,16 +54,13 @@ class FixedPoint(NamedTuple):
         return found
 
     def scales(self, beta: np.ndarray) -> np.ndarray:
-        """Return what turns log-odds into these integers at each of `beta`.
+        """Return what turns log-odds into these integers at each of `beta`; nobody changes them.
 
         At beta = 0 it is the largest number, so that the random number alone decides, and never so small that the signs
         of limits are lost, which decide for a field of 0.
         """
-        mantissas, exponents = np.frexp(np.maximum(beta, SMALLEST_BETA))
-        beyond = np.minimum(np.maximum(self.exponent - exponents, -FARTHEST), FARTHEST)  # any scale that is kept
-        found: np.ndarray = np.ldexp(1.0 / mantissas, beyond)
-        np.minimum(np.maximum(found, SMALLEST_SCALE, out=found), LARGEST_SCALE, out=found)
-        return found
+        beta = np.asarray(beta, np.float64)
+        return _kept_scales(self.exponent, beta.tobytes()) if beta.size <= SMALL else _scales(self.exponent, beta)
 
     def fill_scales(self, beta: np.ndarray, lanes: Lanes, scales: Sequence[np.ndarray]) -> None:
         """Write what turns log-odds into these integers for all chains to the lanes of their blocks.
@@ -118,6 +115,19 @@ class DenseIntegers(NamedTuple):
     point: FixedPoint
     rises: np.ndarray  # (n_units, width)
     start: np.ndarray  # (1 or n_chains, width)
+
+
+def _scales(exponent: int, beta: np.ndarray) -> np.ndarray:
+    mantissas, exponents = np.frexp(np.maximum(beta, SMALLEST_BETA))
+    beyond = np.minimum(np.maximum(exponent - exponents, -FARTHEST), FARTHEST)  # any scale that is kept
+    found: np.ndarray = np.ldexp(1.0 / mantissas, beyond)
+    np.minimum(np.maximum(found, SMALLEST_SCALE, out=found), LARGEST_SCALE, out=found)
+    return found
+
+
+@lru_cache(maxsize=8)
+def _kept_scales(exponent: int, beta: bytes) -> np.ndarray:
+    return _scales(exponent, np.frombuffer(beta))
 
 
 def sparse_integers(
