@@ -7,6 +7,8 @@ series counts where, with L = log(number of tests / 0.01) and d its entries abou
 
     sum_t<=w rho(t) > (2 L w / n)^(1/2) + 2 L w / n + L max d^2 / sum d^2        for some w = 1, 2, 4, ... <= n / 8.
 
+Sums over k rows, of variance S where rows have V, have a time tau of their own; that of rows is tau S / (k V).
+
 Wolff, Comput. Phys. Commun. 156, 143 (2004), doi:10.1016/S0010-4655(03)00467-3; Laurent and Massart, Ann. Stat. 28,
 1302 (2000), lemma 1, doi:10.1214/aos/1015957395.
 """
@@ -23,7 +25,7 @@ from ...diagnostics.autocorrelation import autocorrelation, longest_tau
 
 ALPHA = 0.01  # chance that independent rows seem to be like those before them
 INDEPENDENT = 0.5  # autocorrelation time of independent rows
-ENTRIES, FEWEST, MOST = 1 << 20, 1 << 10, 1 << 14  # of the table that is looked at: in all, and of its rows
+ENTRIES, FEWEST, MOST = 1 << 18, 1 << 10, 1 << 12  # of the table that is looked at: in all, and of its rows
 STRETCHES = 8
 AXES, POWERS = 8, 5
 FEWEST_LAGS = 8  # series have so many times as many entries as lags are summed
@@ -36,49 +38,64 @@ def tau_of(rows: Rows) -> float:
 
     Many rows are looked at twice: as sums over stretches that follow one another, which miss nothing slow, and row by
     row in a few stretches. Missing entries count as the mean of their unit. The cost is that of going through all bits
-    once, and of Fourier transforms of 2^20 numbers, or of 2^10 for each unit.
+    once, and of Fourier transforms of 2^18 numbers, or of 2^10 for each unit, twice.
     """
     n_rows, n_units = rows.shape
     most = min(max(ENTRIES // n_units, FEWEST), MOST)
     size = -(-n_rows // most)
-    views = [(size, _sums(rows, size, 0, n_rows)[:, None])]
-    if size > 1:
+    with single_threaded_blas():  # the same bits on any number of threads
+        if size == 1:
+            return _slowest(_sums(rows, 1, 0, n_rows)[0][:, None])
         length = most // STRETCHES
         firsts = np.linspace(0, n_rows - length, STRETCHES).astype(np.int64)
-        views.append((1, np.stack([_sums(rows, 1, first, first + length) for first in firsts], axis=1)))
-    with single_threaded_blas():  # the same bits on any number of threads
-        # that sums of independent rows have 1/2 too says nothing of rows
-        return INDEPENDENT + max(each * (_slowest(view, len(views)) - INDEPENDENT) for each, view in views)
+        of_stretches = _slowest(np.stack([_sums(rows, 1, k, k + length)[0] for k in firsts], axis=1))
+        sums, some_rows = _sums(rows, size, 0, n_rows)
+        return max(of_stretches, _slowest(sums[:, None], some_rows[:, None], size))
 
 
-def _sums(rows: Rows, size: int, first: int, last: int) -> np.ndarray:
-    """Return sums over `size` rows each from `first` to before `last`, (m, n_units); missing entries are means."""
+def _sums(rows: Rows, size: int, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return sums over `size` rows each from `first` to before `last`, (m, n_units), and the first row of each.
+
+    Missing entries are means.
+    """
     each, means = size * rows.n_units, None if rows.complete else rows.sums() / np.maximum(rows.known_counts(), 1.0)
     last -= (last - first) % size
     found = []
     for some in rows.blocks(max(NUMBERS // each, 1) * each, first, last):
-        sums = _added(rows[some], size)
-        found.append(sums if means is None else sums - means * _added(rows.known(some), size))
-    return np.concatenate(found)
+        parts = _added(rows[some], size)
+        if means is not None:
+            parts = parts - means * _added(rows.known(some), size)
+        found.append(parts)
+    sums, singles = np.concatenate(found, axis=1)
+    return sums, singles
 
 
 def _added(bits: np.ndarray, size: int) -> np.ndarray:
-    sums: np.ndarray = bits.reshape(-1, size, bits.shape[1]).sum(axis=1, dtype=np.uint32)
-    return sums.astype(np.float64)
+    """Return sums over every `size` rows, and the first of them, (2, m, n_units)."""
+    groups = bits.reshape(-1, size, bits.shape[1])
+    return np.stack([groups.sum(axis=1, dtype=np.uint32), groups[:, 0]]).astype(np.float64)
 
 
-def _slowest(table: np.ndarray, n_views: int) -> float:
-    """Return the longest autocorrelation time in a table (m, n_chains, n_units), in its rows; 1/2 if none is seen."""
+def _slowest(table: np.ndarray, some_rows: np.ndarray | None = None, size: int = 1) -> float:
+    """Return the longest autocorrelation time in a table (m, n_chains, n_units), in rows; 1/2 if none is seen.
+
+    It is of rows, or of sums over `size` of them; `some_rows` (m, n_chains, n_units) tell how these scatter.
+    """
     n_samples, n_chains, _ = table.shape
-    series = _with_axes(table - table.mean(axis=(0, 1)))
+    axes = _axes(table - table.mean(axis=(0, 1)))
+    series = _series(table, axes)
     squares = series**2
     total = squares.sum(axis=(0, 1))
     varies = total > ROUNDING * total.max()
     if n_samples < 2 * FEWEST_LAGS or not varies.any():
         return INDEPENDENT
     series, share = series[:, :, varies], squares.max(axis=(0, 1))[varies] / total[varies]
+    factor = np.ones(series.shape[2])
+    if some_rows is not None:  # a sum of like rows scatters by `size` times what one of independent rows does
+        of_rows = size * (_series(some_rows, axes)[:, :, varies] ** 2).sum(axis=(0, 1))
+        factor = np.minimum(total[varies] / np.maximum(of_rows, ROUNDING * total[varies]), size)
     windows = 1 << np.arange((n_samples // FEWEST_LAGS).bit_length())
-    tests = math.log(n_views * series.shape[2] * len(windows) / ALPHA)
+    tests = math.log(2 * series.shape[2] * len(windows) / ALPHA)  # of sums and of rows
     noise = 2.0 * tests * np.cumsum(1.0 / (n_chains * (n_samples - np.arange(1.0, n_samples))))[windows - 1, None]
     slowest = INDEPENDENT
     for k in range(0, series.shape[2], AT_ONCE):
@@ -86,19 +103,25 @@ def _slowest(table: np.ndarray, n_views: int) -> float:
         sums = np.cumsum(autocorrelation(some)[1 : windows[-1] + 1], axis=0)[windows - 1]
         seen = (sums > np.sqrt(noise) + noise + tests * share[k : k + AT_ONCE]).any(axis=0)
         if seen.any():
-            slowest = max(slowest, float(longest_tau(some[:, :, seen]).max()))
+            slowest = max(slowest, float((longest_tau(some[:, :, seen]) * factor[k : k + AT_ONCE][seen]).max()))
     return slowest
 
 
-def _with_axes(table: np.ndarray) -> np.ndarray:
-    """Return a table about its mean with the sum of its columns, and its leading principal components, beside them.
+def _axes(table: np.ndarray) -> np.ndarray:
+    """Return the leading principal axes of a table about its mean, (n_units, AXES), by subspace iteration.
 
-    These come from subspace iteration. Golub and Van Loan, Matrix Computations (2013), section 8.2.
+    Golub and Van Loan, Matrix Computations (2013), section 8.2.
     """
     rows = table.reshape(-1, table.shape[2])
     basis = rows[np.linspace(0, len(rows) - 1, AXES).astype(np.int64)].T
     for _ in range(POWERS):
         basis = rows.T @ (rows @ np.linalg.qr(basis)[0])
-    axes = np.linalg.svd(rows @ np.linalg.qr(basis)[0], full_matrices=False)
-    found = np.concatenate([rows, rows.sum(axis=1, keepdims=True), axes[0] * axes[1]], axis=1)
-    return found.reshape(*table.shape[:2], -1)
+    basis = np.linalg.qr(basis)[0]
+    found: np.ndarray = basis @ np.linalg.svd(rows @ basis, full_matrices=False)[2].T
+    return found
+
+
+def _series(table: np.ndarray, axes: np.ndarray) -> np.ndarray:
+    """Return a table about its mean with the sum of its columns, and its components along axes, beside them."""
+    centred = table - table.mean(axis=(0, 1))
+    return np.concatenate([centred, centred.sum(axis=2, keepdims=True), centred @ axes], axis=2)
