@@ -329,13 +329,17 @@ def draw_exactly(
     """
     refuse_beyond_range(model, beta, odds=math.inf)
     n_draws, n_chains = shape
-    settings, subject = (
-        SampleSettings(
-            own=Exact(**options), n_chains=n_chains, n_sweeps=n_draws, burn_in=0, thin=1, beta=(beta,), seed=seed,
-            first_chain=0,
-        ),
-        Conditioned(model, None, n_chains),
-    )  # fmt: skip
+    subject = Conditioned(model, None, n_chains)
+    settings = SampleSettings(
+        own=Exact(**options),
+        n_chains=n_chains,
+        n_sweeps=n_draws,
+        burn_in=0,
+        thin=1,
+        beta=(beta,),
+        seed=seed,
+        first_chain=0,
+    )
     settings = settings.own.resolve(settings, subject, threads)
     packed: np.ndarray = settings.own.chains(settings, subject, "random", threads).record(n_draws, 1)["samples/states"]
     return packed

@@ -121,7 +121,7 @@ def test_blocks_of_many_rows_know_short_times_and_long_ones() -> None:
     few = chance.random((25_000, 4)) < 0.3
     assert 18 <= block_of("auto", Rows.of(np.repeat(few, 4, axis=0))) <= 30
     slight = np.repeat(chance.choice([0.46, 0.54], 200), 500)  # a sixth of the rows tells nothing of that
-    assert block_of("auto", Rows.of((chance.random(100_000) < slight)[:, None])) > 10
+    assert 10 < block_of("auto", Rows.of((chance.random(100_000) < slight)[:, None])) < 60
     with pytest.warns(bm.ConvergenceWarning, match="100000 rows are too few for their autocorrelation time"):
         assert block_of("auto", Rows.of(np.repeat(few[:20], 5000, axis=0))) == 5000
 

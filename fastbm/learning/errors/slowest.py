@@ -82,7 +82,8 @@ def _slowest(table: np.ndarray, some_rows: np.ndarray | None = None, size: int =
     It is of rows, or of sums over `size` of them; `some_rows` (m, n_chains, n_units) tell how these scatter.
     """
     n_samples, n_chains, _ = table.shape
-    axes = _axes(table - table.mean(axis=(0, 1)))
+    table = _centred(table)
+    axes = _axes(table)
     series = _series(table, axes)
     squares = series**2
     total = squares.sum(axis=(0, 1))
@@ -92,7 +93,7 @@ def _slowest(table: np.ndarray, some_rows: np.ndarray | None = None, size: int =
     series, share = series[:, :, varies], squares.max(axis=(0, 1))[varies] / total[varies]
     factor = np.ones(series.shape[2])
     if some_rows is not None:  # a sum of like rows scatters by `size` times what one of independent rows does
-        of_rows = size * (_series(some_rows, axes)[:, :, varies] ** 2).sum(axis=(0, 1))
+        of_rows = size * (_series(_centred(some_rows), axes)[:, :, varies] ** 2).sum(axis=(0, 1))
         factor = np.minimum(total[varies] / np.maximum(of_rows, ROUNDING * total[varies]), size)
     windows = 1 << np.arange((n_samples // FEWEST_LAGS).bit_length())
     tests = math.log(2 * series.shape[2] * len(windows) / ALPHA)  # of sums and of rows
@@ -105,6 +106,11 @@ def _slowest(table: np.ndarray, some_rows: np.ndarray | None = None, size: int =
         if seen.any():
             slowest = max(slowest, float((longest_tau(some[:, :, seen]) * factor[k : k + AT_ONCE][seen]).max()))
     return slowest
+
+
+def _centred(table: np.ndarray) -> np.ndarray:
+    found: np.ndarray = table - table.mean(axis=(0, 1))
+    return found
 
 
 def _axes(table: np.ndarray) -> np.ndarray:
@@ -122,6 +128,5 @@ def _axes(table: np.ndarray) -> np.ndarray:
 
 
 def _series(table: np.ndarray, axes: np.ndarray) -> np.ndarray:
-    """Return a table about its mean with the sum of its columns, and its components along axes, beside them."""
-    centred = table - table.mean(axis=(0, 1))
-    return np.concatenate([centred, centred.sum(axis=2, keepdims=True), centred @ axes], axis=2)
+    """Return a table with the sum of its columns, and its components along axes, beside them."""
+    return np.concatenate([table, table.sum(axis=2, keepdims=True), table @ axes], axis=2)

@@ -127,7 +127,9 @@ def _scales(exponent: int, beta: np.ndarray) -> np.ndarray:
 
 @lru_cache(maxsize=8)
 def _kept_scales(exponent: int, beta: bytes) -> np.ndarray:
-    return _scales(exponent, np.frombuffer(beta))
+    found = _scales(exponent, np.frombuffer(beta))
+    found.flags.writeable = False
+    return found
 
 
 def sparse_integers(
