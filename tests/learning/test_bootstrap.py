@@ -83,6 +83,14 @@ def test_resamples_that_hold_all_units_still_leave_everything_open() -> None:
         bm.fit(rows[:1], "exact", l2_bias=0.1, errors="bootstrap")
 
 
+def test_resamples_without_a_row_that_counts_are_drawn_again() -> None:
+    rows, about = np.array([[0], [1], [1], [0]]), {"errors": "bootstrap", "n_resamples": 20, "progress": False}
+    run = bm.fit(rows, "rise", l2=0.1, l2_bias=0.1, row_weights=[0, 1, 0, 1], **about)
+    assert np.isfinite(run.errors["bias"]).all()
+    with pytest.raises(ValueError, match="at least 2 rows that count, whose scatter it tells; got 1"):
+        bm.fit(rows, "rise", row_weights=[0, 1, 0, 0], **about)
+
+
 def test_blocks_of_rows_are_drawn_together() -> None:
     numbers = np.stack([drawn_rows(103, 10, 7, k) for k in range(400)])
     pieces = numbers[:, :100].reshape(400, 10, 10)

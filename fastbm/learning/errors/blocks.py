@@ -82,11 +82,17 @@ class Together:
         return ends if len(ends) <= MOST_BLOCKS else ends[np.arange(1, MOST_BLOCKS + 1) * len(ends) // MOST_BLOCKS - 1]
 
 
-def drawn_rows(n_rows: int, block: int, seed: int, k: int) -> np.ndarray:
-    """Return the numbers of the rows of resample `k`, (n_rows,), in blocks of consecutive ones that begin anywhere."""
-    n_blocks = -(-n_rows // block)
-    starts = rng.keyed(seed, rng.BOOTSTRAP, k).integers(n_rows - block + 1, size=n_blocks)
-    return (starts[:, None] + np.arange(block)).ravel()[:n_rows]
+def drawn_rows(n_rows: int, block: int, seed: int, k: int, weights: np.ndarray | None = None) -> np.ndarray:
+    """Return the numbers of the rows of resample `k`, (n_rows,), in blocks of consecutive ones that begin anywhere.
+
+    Where none of them has a weight above 0 they are drawn again: such a resample says nothing.
+    """
+    generator, n_blocks = rng.keyed(seed, rng.BOOTSTRAP, k), -(-n_rows // block)
+    while True:
+        starts = generator.integers(n_rows - block + 1, size=n_blocks)
+        drawn = (starts[:, None] + np.arange(block)).ravel()[:n_rows]
+        if weights is None or weights[drawn].any():
+            return drawn
 
 
 def block_of(given: int | str, rows: Rows) -> int:

@@ -240,7 +240,7 @@ class FitData:
         if self.has_gaps or (classify and self.held is not None and not self.held.complete):
             missing.check_settings(settings, classify=classify)
         if self.up is not None and s.errors == "bootstrap":
-            _check_bootstrap(self.up, s.block)
+            _check_bootstrap(self.up, self.weights, s.block)
         if self.up is None:
             local = PRESETS[s.method].driver == "local"
             needed = {
@@ -306,10 +306,13 @@ class FitData:
         return {name: rows for name, rows in found.items() if rows is not None}
 
 
-def _check_bootstrap(rows: Rows, block: int | str) -> None:
+def _check_bootstrap(rows: Rows, weights: np.ndarray | None, block: int | str) -> None:
     """Refuse rows that tell no scatter, and blocks of which there are few, before anything is learned."""
-    if len(rows) < 2:
-        raise ValueError("errors='bootstrap' needs at least 2 rows, whose scatter it tells; got 1. Leave errors out.")
+    n = len(rows) if weights is None else np.count_nonzero(weights)
+    if n < 2:
+        raise ValueError(
+            f"errors='bootstrap' needs at least 2 rows that count, whose scatter it tells; got {n}. Leave errors out."
+        )
     if block != "auto":
         block_of(block, rows)
 

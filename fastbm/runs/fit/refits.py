@@ -74,7 +74,7 @@ class Refits:
 
     def learn(self, k: int, threads: int) -> Parameters:
         """Learn from resample `k`."""
-        drawn, s = np.sort(drawn_rows(len(self.rows), self.block, self.seed, k)), self.settings
+        drawn, s = np.sort(drawn_rows(len(self.rows), self.block, self.seed, k, self.weights)), self.settings
         rows = self.rows.chosen(drawn)
         weights = None if self.weights is None else self.weights[drawn]
         if s.optimizer == "none":
