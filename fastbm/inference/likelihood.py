@@ -20,10 +20,12 @@ from ..data import datasets
 from ..data.moments import smoothed_rates
 from ..diagnostics.verdicts import VERDICTS
 from ..machine.checks import check_columns
+from ..machine.clamping import Clamped
 from ..machine.machine import BoltzmannMachine, check_machine
 from ..machine.magnitude import refuse_beyond_range
 from .conditional.completions import log_sums_of_known
 from .conditional.layers import log_conditionals
+from .conditional.listed import MOST_LISTED, Listed
 from .methods import infer, make_estimator, run_method
 from .result import Inference
 
@@ -226,6 +228,8 @@ def log_sums(
         return np.concatenate([-np.atleast_1d(model.free_energy(part, beta=beta)) for part in parts]), 0.0, "exact"
     unique, inverse, counts = np.unique(rows, axis=0, return_inverse=True, return_counts=True)
     clamp = (np.arange(model.n_visible), unique)
+    if method == "exact" and model.n_hidden <= MOST_LISTED:
+        return Listed(Clamped.of(model, *clamp), beta, threads).log_z()[inverse.ravel()], 0.0, "exact"
     found = run_method(model, method, beta=beta, clamp=clamp, moments=False, seed=seed, threads=threads)
     if found.log_z is None:
         raise ValueError(f"clamped must be a method that gives log Z; {method!r} does not. Use 'exact' or 'ais'.")

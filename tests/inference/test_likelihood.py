@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse
+from pytest import MonkeyPatch
 
 import fastbm as bm
+from fastbm.inference import likelihood
 from fastbm.inference.result import from_json, to_json
 from tests.support import machines
 from tests.support.combinations import pairwise
@@ -46,8 +48,9 @@ def some(kind: str, units: str) -> bm.BoltzmannMachine:
     return deep(units) if kind == "coupled" else machine(kind, units)
 
 
-@pairwise(beta=[0.0, 0.7], kind=[*HIDDEN, "coupled"], units=UNITS)
-def test_is_log_p_of_every_row(kind: str, units: str, beta: float) -> None:
+@pairwise(listed=[12, 0], beta=[0.0, 0.7], kind=[*HIDDEN, "coupled"], units=UNITS)
+def test_is_log_p_of_every_row(kind: str, units: str, beta: float, listed: int, monkeypatch: MonkeyPatch) -> None:
+    monkeypatch.setattr(likelihood, "MOST_LISTED", listed)
     model = some(kind, units)
     truth = log_p_visible(model, beta)
     found = bm.log_likelihood(model, every_row(model), "exact", beta=beta)

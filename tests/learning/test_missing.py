@@ -13,6 +13,7 @@ from fastbm.inference.conditional import completions
 from fastbm.learning.learners.likelihood import Likelihood
 from fastbm.learning.make import CLAMPED_WITH_GAPS
 from fastbm.learning.moments import Parameters
+from fastbm.learning.phases import exact as exact_phases
 from fastbm.learning.phases.gibbs import held_bias
 from fastbm.learning.phases.phase import PhaseSettings
 from fastbm.learning.settings import FitSettings
@@ -23,13 +24,14 @@ from tests.support.learning import STEP, as_vector, coupled_pairs
 from tests.support.machines import KINDS, UNITS, draw, machine, parameters
 from tests.support.missing import errors_of
 
-SUMS = (completions.MOST_LISTED, 0)  # all fillings listed, and a sum for each set of missing entries
+SUMS = (completions.MOST_LISTED, 0)  # fillings and states of hidden units listed, or sums for each set that is missing
 
 
 @pytest.fixture(params=SUMS, ids=["listed", "summed"])
 def sums(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both ways to sum over what rows lack."""
-    monkeypatch.setattr(completions, "MOST_LISTED", request.param)
+    for module in (completions, exact_phases):
+        monkeypatch.setattr(module, "MOST_LISTED", request.param)
 
 
 def one_step(rows: np.ndarray, model: bm.BoltzmannMachine, **options: Any) -> np.ndarray:

@@ -9,6 +9,7 @@ import pytest
 from scipy import stats
 
 import fastbm as bm
+from fastbm.learning.phases import exact as exact_module
 from fastbm.learning.phases.exact import ClampedExact, FreeExact
 from fastbm.learning.phases.gibbs import ClampedGibbs, FreeGibbs
 from fastbm.learning.phases.mean_field import ClampedMeanField, FreeMeanField
@@ -35,7 +36,7 @@ def phase_settings(**changes: Any) -> PhaseSettings:
 
 
 @each(kind=KINDS, units=UNITS)
-def test_clamped_phases_agree(kind: str, units: str) -> None:
+def test_clamped_phases_agree(kind: str, units: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sampled as near the exact phase as Student's t allows (false alarms: 1e-6 a number), mean field close by."""
     model = machine(kind, units, seed=6, scale=0.1 if units == "spin" else 0.4)
     rows = np.repeat(some_rows(model).astype(float), 40, axis=0)
@@ -51,6 +52,10 @@ def test_clamped_phases_agree(kind: str, units: str) -> None:
         atol=1e-10,
     )
     assert exact.log_z == pytest.approx(np.mean([t.log_z for t in truth]), abs=1e-10)
+    monkeypatch.setattr(exact_module, "MOST_LISTED", 0)  # states of hidden units are summed row by row
+    summed = ClampedExact(phase_settings(wants_log_z=True)).moments(model, rows)
+    for one, other in zip((exact.mean, *exact.pairs), (summed.mean, *summed.pairs), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-12)
 
     phase = ClampedGibbs(phase_settings())
     draws = [phase.moments(model, rows) for _ in range(24)]

@@ -29,11 +29,11 @@ from ..exact.method import forecast_seconds
 from ..methods import run_method
 from ..result import Inference
 from .given import How
+from .listed import MOST_LISTED, Listed
 
-MOST_LISTED = 12  # missing entries of a row whose fillings are all listed
 NUMBERS = 1 << 20  # values of filled rows that are held at a time
 VALUE_SECONDS, PAIR_SECONDS = 2e-8, 1e-9  # of a listed filling, for each unit and each pair of units, about
-SUM_SECONDS = 2e-3  # that one exact sum takes at least
+LIST_SECONDS, SUM_SECONDS = 2e-4, 2e-3  # that a sum takes at least, by a list of states and by an engine
 MISSING = 2  # stands for a missing value where values are whole numbers
 ROWS = 256  # of a block, which has random numbers of its own
 
@@ -164,6 +164,10 @@ def log_sums_of_known(
         each[filled.rows] = log_sum(log_weights(model, filled, beta))
         bounds.add("exact")
     for number, alike in enumerate(gapped.summed()):
+        if method == "exact" and model.n_units - len(alike.known) <= MOST_LISTED:
+            each[alike.rows] = Listed(Clamped.of(model, alike.known, alike.values), beta, threads).log_z()
+            bounds.add("exact")
+            continue
         found = run_method(
             model, method, beta=beta, clamp=(alike.known, alike.values), moments=False,
             seed=rng.derive(seed, number), threads=threads,
@@ -194,7 +198,8 @@ def forecast_of_known(model: BoltzmannMachine, rows: Rows) -> float:
         if listed and n_missing <= MOST_LISTED:
             each = (1 << n_missing) * model.n_units * (VALUE_SECONDS + PAIR_SECONDS * model.n_units)
         else:
-            each = max(forecast_seconds(_some_free(model, n_missing), moments=True), SUM_SECONDS)
+            least = LIST_SECONDS if n_missing + model.n_hidden <= MOST_LISTED else SUM_SECONDS
+            each = max(forecast_seconds(_some_free(model, n_missing), moments=True), least)
         seconds += counts[n_missing] * each
     return seconds
 

@@ -7,7 +7,6 @@ sum for each pattern, mean field, or Gibbs sampling, of which every sweep gives 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -25,12 +24,11 @@ from ...sampling.chains import Chains, couple_chains
 from ..exact.method import forecast_seconds
 from ..fixed_point.mean_field import solve
 from ..methods import run_method
+from .listed import MOST_LISTED, Listed
 
 METHODS = ("auto", "exact", "mean-field", "gibbs")
-MOST_LISTED = 12  # free units whose states are listed, for all patterns at once
 MOST_UNITS = 1024  # of a machine whose couplings are made a matrix for that, where rows lack different units
 STATES = 1 << 17  # of rows with gaps of their own, which a thread lists in half a millisecond
-LISTED = 1 << 18  # probabilities of states that a block of patterns may hold
 MOST_SUMMED = 24  # units of the smaller layer beyond which no sum of a restricted machine is tried by "auto"
 EXACT_SECONDS = 20.0  # "auto" takes exact sums up to here, by their forecast
 PATTERN_SECONDS = 1e-3  # that a sum takes at least
@@ -77,9 +75,8 @@ def means_given(clamped: Clamped, how: How, rows: np.ndarray) -> np.ndarray:
     if how.method == "gibbs":
         return _sampled(clamped, how, rows)
     if clamped.free.size <= MOST_LISTED:
-        states = _states(clamped)
-        parts = _listed(clamped, how, states, lambda p, first: p @ states)
-        return np.concatenate(parts)
+        listed = Listed(clamped, how.beta, how.threads)
+        return np.concatenate(listed.each(lambda p, log_z, some: p @ listed.states))
     return _summed(clamped, how) if how.method == "exact" or _is_short(clamped, how) else _sampled(clamped, how, rows)
 
 
@@ -94,13 +91,13 @@ def draws_given(clamped: Clamped, how: How, rows: np.ndarray) -> np.ndarray:
         p = expit(how.beta * units.span * clamped.bias)
         return (generator.random(p.shape) < p).astype(np.uint8)
     if how.method != "gibbs" and clamped.free.size <= MOST_LISTED:
-        states, uniform = _states(clamped), generator.random((clamped.n_patterns, 1))
+        listed, uniform = Listed(clamped, how.beta, how.threads), generator.random((clamped.n_patterns, 1))
 
-        def one(p: np.ndarray, first: int) -> np.ndarray:
-            below = (np.cumsum(p, axis=1) <= uniform[first : first + len(p)]).sum(axis=1)
-            return states[np.minimum(below, len(states) - 1)]
+        def one(p: np.ndarray, log_z: np.ndarray, some: slice) -> np.ndarray:
+            below = (np.cumsum(p, axis=1) <= uniform[some]).sum(axis=1)
+            return listed.states[np.minimum(below, len(listed.states) - 1)]
 
-        return (np.concatenate(_listed(clamped, how, states, one)) == units.hi).astype(np.uint8)
+        return (np.concatenate(listed.each(one)) == units.hi).astype(np.uint8)
     if how.method == "exact":
         raise ValueError(
             f'method="exact" draws for up to {MOST_LISTED} coupled free units; got {clamped.free.size}. Use "gibbs", '
@@ -157,29 +154,6 @@ def _means(units: Units, beta: float, field: np.ndarray) -> np.ndarray:
     """Return <s_i> of units in the field of everything else."""
     found: np.ndarray = units.lo + units.span * expit(beta * units.span * field)
     return found
-
-
-def _states(clamped: Clamped) -> np.ndarray:
-    """Return all states of the free units."""
-    n = clamped.free.size
-    return clamped.model.convention.values((np.arange(1 << n)[:, None] >> np.arange(n)) & 1, np.float64)
-
-
-def _listed(
-    clamped: Clamped, how: How, states: np.ndarray, function: Callable[[np.ndarray, int], np.ndarray]
-) -> list[np.ndarray]:
-    """Apply `function` to the probabilities of all states, (patterns, states), and the number of the first pattern."""
-    pairs = 0.5 * (clamped.couplings.field(states) * states).sum(axis=1)
-    step = max(1, LISTED // len(states))
-
-    def one(first: int) -> np.ndarray:
-        log_f = how.beta * (clamped.bias[first : first + step] @ states.T + pairs)
-        p = np.exp(log_f - log_f.max(axis=1, keepdims=True))
-        p /= p.sum(axis=1, keepdims=True)
-        return function(p, first)
-
-    with single_threaded_blas():
-        return fan_out(one, range(0, clamped.n_patterns, step), how.threads)
 
 
 def _summed(clamped: Clamped, how: How) -> np.ndarray:

@@ -10,8 +10,9 @@ import numpy as np
 from ..._base.threads import single_threaded_blas
 from ...data.rows import Rows
 from ...inference.conditional.completions import Alike, Filled, Gapped, log_sum, log_weights, sum_alike
+from ...inference.conditional.listed import MOST_LISTED, Listed
 from ...inference.exact.method import Exact, usual_engine
-from ...inference.methods import run_method
+from ...machine.clamping import Clamped
 from ...machine.machine import BoltzmannMachine
 from ..minibatches import distinct
 from ..moments import (
@@ -24,7 +25,9 @@ from ..moments import (
     without_diagonal,
 )
 from ..training_set import values_of
-from .phase import Phase
+from .phase import Phase, PhaseSettings
+
+MOST_UNITS = 2048  # of a machine of which a whole matrix is made
 
 
 class ClampedExact(Phase):
@@ -44,18 +47,8 @@ class ClampedExact(Phase):
             return self._independent(model, rows)
         unique, inverse = np.unique(rows, axis=0, return_inverse=True)
         counts = np.bincount(inverse.ravel(), weights=self.row_weights, minlength=len(unique))
-        exact = run_method(
-            model,
-            "exact",
-            beta=self.settings.beta,
-            clamp=(np.arange(model.n_visible), unique),
-            moments=True,
-            seed=self.settings.seed,
-            threads=self.settings.threads,
-            energy_variance=False,
-            pairs=learned_pairs(model.couplings),
-        )
-        return from_patterns(model.couplings, exact, counts / counts.sum())
+        alike = Alike(np.arange(len(unique)), np.arange(model.n_visible), unique)
+        return _summed(model, alike, counts / counts.sum(), self.settings)
 
     def _independent(self, model: BoltzmannMachine, rows: np.ndarray) -> PhaseMoments:
         beta = self.settings.beta
@@ -91,7 +84,7 @@ class GapsExact(Phase):
         pairs = [np.zeros_like(array) for array in model.couplings.arrays]
         with single_threaded_blas():
             parts = [self._listed(model, some, gapped.shares[some.rows]) for some in gapped.filled()]
-        parts += [self._summed(model, some, gapped.shares[some.rows]) for some in gapped.summed()]
+        parts += [_summed(model, some, gapped.shares[some.rows], self.settings) for some in gapped.summed()]
         for part in parts:
             assert part.log_z is not None
             mean, log_z = mean + part.mean, log_z + part.log_z
@@ -110,14 +103,6 @@ class GapsExact(Phase):
             values = np.concatenate([values, hidden_means(model, values, beta)], axis=1)
         pairs = model.couplings.pair_sums(values * np.sqrt(weights)[:, None])
         return PhaseMoments(weights @ values, pairs, float(shares @ log_z))
-
-    def _summed(self, model: BoltzmannMachine, alike: Alike, shares: np.ndarray) -> PhaseMoments:
-        """Return sums over rows whose missing entries are the same."""
-        found = sum_alike(
-            model, alike, self.settings.beta, self.settings.threads, moments=True, energy_variance=False,
-            pairs=learned_pairs(model.couplings),
-        )  # fmt: skip
-        return from_patterns(model.couplings, found, shares)
 
 
 class FreeExact(Phase):
@@ -139,3 +124,23 @@ class FreeExact(Phase):
             self._sum = Exact(energy_variance=False, pairs=learned_pairs(model.couplings))
         exact = self._sum.sum(model, beta=s.beta, moments=True, threads=s.threads)
         return from_matrix(model.couplings, exact.mean, exact.second_moment, exact.log_z)
+
+
+def _summed(model: BoltzmannMachine, alike: Alike, shares: np.ndarray, settings: PhaseSettings) -> PhaseMoments:
+    """Return sums, by the rows' shares, over rows of which the same units are known."""
+    couplings = model.couplings
+    if model.n_units - len(alike.known) > MOST_LISTED or model.n_units > MOST_UNITS:
+        found = sum_alike(
+            model, alike, settings.beta, settings.threads, moments=True, energy_variance=False,
+            pairs=learned_pairs(couplings),
+        )  # fmt: skip
+        return from_patterns(couplings, found, shares)
+    clamped = Clamped.of(model, alike.known, alike.values)
+    means, covariance, log_z = Listed(clamped, settings.beta, settings.threads).averages(shares)
+    values = np.empty((len(shares), model.n_units))
+    values[:, clamped.indices], values[:, clamped.free] = clamped.values, means
+    with single_threaded_blas():
+        products = couplings.pair_sums(np.sqrt(shares)[:, None] * values)
+    own = couplings.pick(clamped.full_matrix(covariance))
+    pairs = tuple(a + b for a, b in zip(products, own, strict=True))
+    return without_diagonal(PhaseMoments(shares @ values, pairs, log_z))
