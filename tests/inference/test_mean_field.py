@@ -7,6 +7,8 @@ import pytest
 import scipy.sparse
 
 import fastbm as bm
+from fastbm.inference.fixed_point.mean_field import respond, solve
+from fastbm.machine.couplings import Dense
 from tests.support import machines
 from tests.support.combinations import pairwise
 from tests.support.machines import KINDS, UNITS, calm, machine
@@ -206,3 +208,22 @@ def test_what_mean_field_leaves_out_to_second_order(kind: str) -> None:
     found = bm.infer(model, "mean-field", beta=beta)
     lacks = bm.infer(model, "exact", beta=beta).log_z - found.log_z
     assert found.detail["left_out"] == pytest.approx(lacks, rel=0.05)
+
+
+@pytest.mark.parametrize("n", [30, 60])  # inverted together, and one by one
+def test_responses_of_many_rows_are_at_maxima(n: int) -> None:
+    """From means of 0 a few of 200 rows come to saddles, where linear response would have negative variances."""
+    generator, beta, shares = np.random.default_rng(1), 1.3, np.full(200, 0.005)
+    weights = np.triu(generator.normal(scale=n**-0.5, size=(n, n)), 1)
+    weights, bias = weights + weights.T, generator.normal(scale=0.3, size=(n, 200))
+    about = {"tolerance": 1e-8, "max_sweeps": 1000}
+    means, covariance = respond(Dense(weights), bias, beta, shares, **about)
+
+    def curvatures(means: np.ndarray) -> np.ndarray:
+        return np.stack([np.diag(1.0 / (1.0 - m**2)) - beta * weights for m in means.T])
+
+    plain = solve(Dense(weights), bias, beta, np.zeros_like(bias), damping=0.0, **about).means
+    assert (np.linalg.eigvalsh(curvatures(plain)) < 0.0).any()
+    assert (np.linalg.eigvalsh(curvatures(means)) > 0.0).all()
+    np.testing.assert_allclose(means, np.tanh(beta * (weights @ means + bias)), atol=1e-6)
+    np.testing.assert_allclose(covariance, np.linalg.inv(curvatures(means)).mean(axis=0), rtol=1e-6, atol=1e-9)

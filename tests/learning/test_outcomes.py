@@ -45,6 +45,16 @@ def test_mean_field_learning_recovers_weak_planted_couplings(units: str) -> None
     assert np.all(off < 4.5 * standard_errors(planted, len(rows)) + 0.02)
 
 
+def test_mean_field_learns_with_coupled_hidden_units() -> None:
+    """Of some rows mixed sweeps come to saddles on the way, where there is no linear response."""
+    planted = bm.models.random_machine(12, scale=1.4, units="spin", seed=2)
+    rows = draw(planted, 1000)
+    run = bm.fit(rows, "mean-field", n_hidden=10, layout="general", epochs=30, seed=1)
+    p = rows.mean(axis=0) / 2 + 0.5
+    alone = (p * np.log(p) + (1 - p) * np.log(1 - p)).sum()
+    assert run.evaluation["log_likelihood"][0] > 0.5 * (alone - bm.infer(planted, "exact").entropy)
+
+
 @pytest.mark.parametrize(
     "options",
     [

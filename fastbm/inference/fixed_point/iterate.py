@@ -85,16 +85,23 @@ def starting_means(n_units: int, n_starts: int, seed: int, first: float = 0.0) -
 
 
 def settle(
-    equations: Equations, *, tolerance: float, damping: float, max_sweeps: int, lazy: float = 0.0
+    equations: Equations,
+    *,
+    tolerance: float,
+    damping: float,
+    max_sweeps: int,
+    lazy: float = 0.0,
+    mixed: bool = True,
 ) -> tuple[np.ndarray, int]:
     """Sweep until no lane changes by more than `tolerance`.
 
     Return the last change of every lane, and the number of sweeps.
 
-    With `lazy` above 0 changes of up to that part of a lane's last change are left for later, and nothing is mixed.
+    With `lazy` above 0 changes of up to that part of a lane's last change are left for later, and nothing is mixed, as
+    without `mixed`: plain sweeps, of equations for a maximum, go uphill and come to no saddle.
     """
     n_lanes, width = equations.values.shape
-    depth = 0 if lazy else min(DEPTH, MIXED_NUMBERS // max(2 * n_lanes * width, 1) - 1)
+    depth = 0 if lazy or not mixed else min(DEPTH, MIXED_NUMBERS // max(2 * n_lanes * width, 1) - 1)
     mixer = _Mixer(equations, depth) if depth >= 2 else None
     change, n_sweeps = np.full(n_lanes, np.inf), 0
     while n_sweeps < max_sweeps and not np.all(change <= tolerance):

@@ -14,17 +14,18 @@ import numpy as np
 
 from ..._base.options import options
 from ..._base.threads import fan_out, single_threaded_blas
-from ...machine.couplings import Couplings
+from ...machine.couplings import Couplings, row_blocks
 from ...machine.machine import BoltzmannMachine
 from ..result import Inference
 from .equations import MeanFieldEquations
 from .iterate import LANES, Iterated, moments as moments_of, settle, starting_means, warn_unsettled
 from .large import DraftEquations, Rounded, newton
-from .response import refuse_wide, sech
+from .response import invert_all, refuse_wide, sech
 
 COARSE = 1e-3  # change at which the starts are compared; the best is then followed to its end
 COARSE_SWEEPS = 60
 DRAFT = 1e-4  # residual to which rounded equations are solved before the real ones
+PUSHES, PUSH = 8, 0.1  # off saddles, and how far
 LAZY = 0.1  # part of the last largest change below which changes wait there
 
 
@@ -51,17 +52,20 @@ def solve(
     tolerance: float,
     damping: float,
     max_sweeps: int,
+    mixed: bool = True,
 ) -> Solution:
     """Solve the mean-field equations of spins from `start` (n_units, lanes), with `bias` (n_units, lanes)."""
     equations = MeanFieldEquations(couplings, bias.T, beta, start.T)
-    return follow(equations, tolerance=tolerance, damping=damping, max_sweeps=max_sweeps)
+    return follow(equations, tolerance=tolerance, damping=damping, max_sweeps=max_sweeps, mixed=mixed)
 
 
-def follow(equations: MeanFieldEquations, *, tolerance: float, damping: float, max_sweeps: int) -> Solution:
+def follow(
+    equations: MeanFieldEquations, *, tolerance: float, damping: float, max_sweeps: int, mixed: bool = True
+) -> Solution:
     """Sweep until the equations are solved; set the means to the fixed points and return these."""
     n_sweeps, aim = 0, 0.1 * tolerance
     while True:
-        _, more = settle(equations, tolerance=aim, damping=damping, max_sweeps=max_sweeps - n_sweeps)
+        _, more = settle(equations, tolerance=aim, damping=damping, max_sweeps=max_sweeps - n_sweeps, mixed=mixed)
         n_sweeps += more
         equations.refresh()
         arguments = equations.arguments()
@@ -72,10 +76,52 @@ def follow(equations: MeanFieldEquations, *, tolerance: float, damping: float, m
         aim *= 0.1
 
 
-def linear_response(couplings: Couplings, beta: float, arguments: np.ndarray) -> Any:
-    """Return the covariance of spins at one fixed point; None where it diverges, as at a mean-field transition."""
-    response, root = MeanFieldEquations(couplings, np.zeros((1, 1)), beta, np.tanh(arguments)[None]).response(arguments)
-    return response.covariance(root)
+def respond(
+    couplings: Couplings, bias: np.ndarray, beta: float, shares: np.ndarray, *, tolerance: float, max_sweeps: int
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Solve from means of 0, with `bias` (n_units, lanes); return means, and covariances averaged by `shares` (lanes,).
+
+    These are by linear response. Where it tells that a lane has come to a saddle, as mixed sweeps may, the lane is
+    pushed off and goes on. There are no covariances where that does not help, as at a mean-field transition.
+    """
+
+    def solved(bias: np.ndarray, start: np.ndarray, mixed: bool) -> np.ndarray:
+        about = {"tolerance": tolerance, "max_sweeps": max_sweeps, "mixed": mixed}
+        return solve(couplings, bias, beta, start, damping=0.0, **about).arguments  # type: ignore[arg-type]
+
+    arguments = solved(bias, np.zeros_like(bias), True)
+    for _ in range(PUSHES):
+        covariance, uphill = _mean_response(couplings, beta, arguments.T, shares)
+        if not uphill:
+            return np.tanh(arguments), covariance
+        saddles = list(uphill)
+        off = np.tanh(arguments[:, saddles]) + PUSH * np.stack(list(uphill.values()), axis=1)
+        arguments[:, saddles] = solved(bias[:, saddles], off, False)
+    return np.tanh(arguments), None
+
+
+def _mean_response(
+    couplings: Couplings, beta: float, arguments: np.ndarray, shares: np.ndarray
+) -> tuple[np.ndarray | None, dict[int, np.ndarray]]:
+    """Return the average by `shares` of covariances at fixed points, `arguments` (n_points, n_units).
+
+    And, by the numbers of those that are saddles, ways uphill. Where there are any, or a response diverges, there is no
+    average.
+    """
+    n, roots, weights = couplings.n_units, sech(arguments), couplings.matrix()
+    parts: list[np.ndarray | None] = []
+    uphill: dict[int, np.ndarray] = {}
+    for some in row_blocks(len(shares), n * n):
+        left, right = roots[some, :, None], roots[some, None, :]
+        matrices = np.eye(n) - beta * weights * left * right
+        inverses = invert_all(matrices.copy())
+        if inverses is None:
+            values, vectors = np.linalg.eigh(matrices)
+            lowest = roots[some] * vectors[:, :, 0]
+            uphill |= {some.start + k: lowest[k] for k in np.flatnonzero(values[:, 0] < 0.0).tolist()}
+        parts.append(None if inverses is None else np.tensordot(shares[some], left * inverses * right, axes=1))
+    known = [part for part in parts if part is not None]
+    return (np.sum(known, axis=0) if len(known) == len(parts) else None), uphill
 
 
 @options

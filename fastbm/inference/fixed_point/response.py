@@ -26,6 +26,7 @@ from ...machine.couplings.protocol import DENSE_LIMIT, row_blocks
 
 SMALLEST_CONDITION = 1e-10  # reciprocal condition number, in the 1-norm, below which a matrix counts as singular
 TILE = 256
+SMALL = 48  # units up to which calls cost more than what they do
 Entries = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
 SECONDS = 60.0  # that the factors may take, about
 SEPARATOR_SECONDS = 2e-8  # for the cube of the widest level
@@ -56,6 +57,20 @@ def invert(matrix: np.ndarray, threads: int = 1) -> np.ndarray | None:
         square = np.tril(matrix[own, own])
         matrix[own, own] = square + np.tril(square, -1).T
     return matrix if norm * _norm(matrix) < 1.0 / SMALLEST_CONDITION else None
+
+
+def invert_all(matrices: np.ndarray) -> np.ndarray | None:
+    """Invert many symmetric matrices (m, n, n), as `invert` does each; small ones in one call. May overwrite them."""
+    if matrices.shape[1] > SMALL:
+        return matrices if all(invert(one) is not None for one in matrices) else None
+    try:
+        with single_threaded_blas():
+            np.linalg.cholesky(matrices)  # refuses what is not positive definite
+            inverses = np.linalg.inv(matrices)
+    except np.linalg.LinAlgError:
+        return None
+    first, second = (np.abs(some).sum(axis=2).max(axis=1, initial=0.0) for some in (matrices, inverses))
+    return inverses if np.all(first * second < 1.0 / SMALLEST_CONDITION) else None
 
 
 def _norm(matrix: np.ndarray) -> float:

@@ -13,17 +13,23 @@ Salakhutdinov and Hinton, AISTATS (2009), PMLR 5, 448.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
+from ..._base import checks
 from ..._base.checks import Diverged
 from ...inference.conditional.completions import Alike, Gapped
 from ...inference.conditional.given import How, means_given
 from ...inference.conditional.layers import mean_field_layers
-from ...inference.fixed_point.mean_field import MeanField, linear_response, solve
+from ...inference.fixed_point.mean_field import MeanField, respond
 from ...machine.clamping import Clamped
 from ...machine.machine import BoltzmannMachine
 from ..moments import PhaseMoments, from_matrix, from_values
 from .phase import Phase
+
+TOLERANCE = 1e-8  # of means
+STARTS = 8  # of the free phase, where the one from means of 0 has no response
 
 
 class GapsMeanField(Phase):
@@ -51,17 +57,8 @@ class GapsMeanField(Phase):
         means = np.empty((len(alike.rows), spin.n_units))
         means[:, alike.known] = alike.values
         if clamped.free.size:
-            bias = clamped.bias.T
-            solution = solve(
-                clamped.couplings, bias, beta, np.zeros_like(bias), tolerance=1e-8, damping=0.0, max_sweeps=1000
-            )
-            means[:, clamped.free] = solution.means.T
-            if any(np.any(array) for array in clamped.couplings.arrays):
-                for share, arguments in zip(shares, solution.arguments.T, strict=True):
-                    response = linear_response(clamped.couplings, beta, arguments)
-                    if response is None:
-                        raise Diverged("the clamped phase has no finite linear response.")
-                    second[np.ix_(clamped.free, clamped.free)] += share * response
+            means[:, clamped.free], response = _hidden(clamped, beta, shares)
+            second[np.ix_(clamped.free, clamped.free)] += response
         mean += shares @ means
         second += (means * shares[:, None]).T @ means
 
@@ -99,25 +96,11 @@ class ClampedMeanField(Phase):
         unique, counts = np.unique(spin_rows, axis=0, return_counts=True)
         clamped = Clamped.of(spin, np.arange(model.n_visible), unique)
         beta = self.settings.beta
-        solution = solve(
-            clamped.couplings,
-            clamped.bias.T,
-            beta,
-            np.zeros_like(clamped.bias.T),
-            tolerance=1e-8,
-            damping=0.0,
-            max_sweeps=1000,
-        )
         weights = counts / counts.sum()
-        means = np.concatenate([unique, solution.means.T], axis=1)
+        hidden, response = _hidden(clamped, beta, weights)
+        means = np.concatenate([unique, hidden], axis=1)
         second = (means * weights[:, None]).T @ means
-        hidden = slice(model.n_visible, None)
-        if not model.hidden_are_independent:
-            for weight, arguments in zip(weights, solution.arguments.T, strict=True):
-                response = linear_response(clamped.couplings, beta, arguments)
-                if response is None:
-                    raise Diverged("the clamped phase has no finite linear response.")
-                second[hidden, hidden] += weight * response
+        second[model.n_visible :, model.n_visible :] += response
         mean = weights @ means
         if model.units == "binary":
             second = (second + mean[:, None] + mean[None, :] + 1) / 4
@@ -137,7 +120,26 @@ class FreeMeanField(Phase):
     def moments(self, model: BoltzmannMachine, rows: np.ndarray) -> PhaseMoments:
         """Return moments by mean field with linear response; `rows` are ignored."""
         s = self.settings
-        found = MeanField(n_starts=1, tolerance=1e-8).run(model, beta=s.beta, moments=True, seed=s.seed, threads=1)
+        about: dict[str, Any] = {"beta": s.beta, "moments": True, "seed": s.seed, "threads": 1}
+        with checks.keeping_warnings() as told:
+            found = MeanField(n_starts=1, tolerance=TOLERANCE).run(model, **about)
+        if found.second_moment is None:  # means of 0 are a saddle where nothing breaks the symmetry
+            found, told = MeanField(n_starts=STARTS, tolerance=TOLERANCE).run(model, **about), []
+        for text, category in told:
+            checks.warn(text, category)
         if found.second_moment is None:
             raise Diverged("the free phase has no finite linear response.")
         return from_matrix(model.couplings, found.mean, found.second_moment)
+
+
+def _hidden(clamped: Clamped[BoltzmannMachine], beta: float, shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return means (m, n_free) of free spins given each pattern, and their covariance averaged by `shares`.
+
+    It has no diagonal where none of them are coupled.
+    """
+    if not any(np.any(array) for array in clamped.couplings.arrays):
+        return np.tanh(beta * clamped.bias), np.zeros((clamped.free.size,) * 2)
+    means, response = respond(clamped.couplings, clamped.bias.T, beta, shares, tolerance=TOLERANCE, max_sweeps=1000)
+    if response is None:
+        raise Diverged("the clamped phase has no finite linear response.")
+    return means.T, response
