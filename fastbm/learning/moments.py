@@ -146,8 +146,8 @@ def from_values(
 def from_matrix(
     couplings: Couplings, mean: np.ndarray, second_moment: np.ndarray, log_z: float | None = None
 ) -> PhaseMoments:
-    """Return moments with the coupled pairs of a full matrix of second moments."""
-    return PhaseMoments(mean, couplings.pick(second_moment), log_z)
+    """Return moments with the coupled pairs of a full matrix of second moments, made symmetric to the last bit."""
+    return PhaseMoments(mean, couplings.pick(0.5 * (second_moment + second_moment.T)), log_z)
 
 
 def from_patterns(couplings: Couplings, found: Inference, shares: np.ndarray) -> PhaseMoments:

@@ -101,7 +101,10 @@ def make_storage(
 
 def _stop(stop: Stop | None, out: Any, max_seconds: float | None) -> Stop:
     """Make the stop of a run: by time from here on, and by signals, all of them only where there is a file."""
-    stop = Stop(SIGNALS if out is not None else SIGNALS[:1]) if stop is None else stop
+    if stop is None:
+        stop = Stop(SIGNALS if out is not None else SIGNALS[:1])
+    elif not isinstance(stop, Stop):
+        raise TypeError(f"stop must be a fastbm.runs.stop.Stop, or be left out; got {stop!r}. Use max_seconds.")
     stop.limit(max_seconds)
     return stop
 

@@ -80,5 +80,5 @@ class Listed:
         means = np.concatenate([part[0] for part in parts])
         of_states = np.sum([part[1] for part in parts], axis=0)
         with single_threaded_blas():
-            second = states.T @ (of_states[:, None] * states)
-            return means, second - means.T @ (shares[:, None] * means), sum(part[2] for part in parts)
+            second = states.T @ (of_states[:, None] * states) - means.T @ (shares[:, None] * means)
+        return means, 0.5 * (second + second.T), sum(part[2] for part in parts)

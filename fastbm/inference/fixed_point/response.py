@@ -65,8 +65,8 @@ def invert_all(matrices: np.ndarray) -> np.ndarray | None:
         return matrices if all(invert(one) is not None for one in matrices) else None
     try:
         with single_threaded_blas():
-            np.linalg.cholesky(matrices)  # refuses what is not positive definite
-            inverses = np.linalg.inv(matrices)
+            roots = np.linalg.inv(np.linalg.cholesky(matrices))
+            inverses = roots.transpose(0, 2, 1) @ roots
     except np.linalg.LinAlgError:
         return None
     first, second = (np.abs(some).sum(axis=2).max(axis=1, initial=0.0) for some in (matrices, inverses))
