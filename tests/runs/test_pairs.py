@@ -112,3 +112,7 @@ def test_refusals_and_odd_rows() -> None:
     assert binary == bm.pair_information(spins, n_resamples=3)  # units do not matter
     silent = np.concatenate([(spins + 1) // 2, np.zeros((1000, 1), int)], axis=1)
     assert bm.pair_information(silent, n_resamples=3).i_2 == pytest.approx(binary.i_2)
+    rare = np.zeros((200, 2), np.uint8)
+    rare[:20, 0], rare[150, 1] = 1, 1  # which resamples may lack
+    with pytest.warns(bm.ConvergenceWarning, match="too few"):
+        assert bm.pair_information(rare, block=1, n_resamples=20).ratio_error == np.inf

@@ -48,7 +48,7 @@ class PairInformation(NamedTuple):
     i_2, i_2_error : float
         I_2 = S_independent - S_pairwise, the part that pairs make.
     ratio, ratio_error : float
-        I_2 / I_N.
+        I_2 / I_N; the error is inf where units of a resample do not depend on one another.
     block : int
         Rows of the contiguous blocks that were drawn; 0 where trials were.
     bias : float
@@ -161,7 +161,9 @@ def pair_information(
     off_n, off_2 = (part.mean() - known for part in _informations(sets))
     ratio, left = i_2 / i_n, i_n - off_n
     bias = (off_2 - ratio * off_n) / left if left > 0.0 else -np.inf
-    spread = np.divide(*_informations(own)[::-1]).std(ddof=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratios = np.divide(*_informations(own)[::-1])
+    spread = ratios.std(ddof=1) if np.isfinite(ratios).all() else np.inf  # resamples may leave it open
     if abs(bias) > MOST_BIAS:
         checks.warn(
             f"{len(code)} rows, worth {worth[2]}, are too few for the entropy of their patterns: the ratio, "
