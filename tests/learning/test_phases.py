@@ -119,3 +119,11 @@ def test_the_clamped_phase_is_the_free_phase_of_a_conditioned_machine() -> None:
     clamped = ClampedExact(phase_settings()).moments(model, row)
     smaller = Clamped.of(model, np.arange(3), row.astype(int)).machine(0)
     np.testing.assert_allclose(clamped.mean[3:], bm.infer(smaller, "exact", beta=0.9).mean, atol=1e-12)
+
+
+def test_free_means_of_0_that_are_a_saddle_give_way() -> None:
+    model = bm.models.ising((3, 3))
+    found = FreeMeanField(phase_settings()).moments(model, np.empty((0, 9)))
+    best = bm.infer(model, "mean-field", beta=0.9, seed=1)
+    np.testing.assert_allclose(found.mean, best.mean, atol=1e-6)
+    assert np.abs(found.mean).min() > 0.5

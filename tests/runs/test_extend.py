@@ -342,7 +342,7 @@ def test_what_is_no_run_and_what_a_handle_tells_after_an_extension(
     for wrong in (None, 3, MODEL):
         with pytest.raises(TypeError, match="run must be a path or a Run; got"):
             bm.extend(wrong, epochs=1)  # type: ignore[arg-type]
-    for options in ({"exact": "no"}, {"observables": ["magnetisation"]}):
+    for options in ({"exact": "no"}, {"observables": ["magnetisation"]}, {"stop": len}):
         with pytest.raises(TypeError, match=f"{next(iter(options))} must be"):
             bm.extend(sample(), n_sweeps=1, **options)
         with pytest.raises(TypeError, match=f"{next(iter(options))} must be"):
