@@ -8,8 +8,8 @@ import numpy as np
 
 from .._base.threads import single_threaded_blas
 from .._base.workers import Pieces, before_anything
-from ..kernels.bits import count_pairs
-from .rows import Rows, pack_rows
+from ..kernels.bits import count_pairs, turn_rows
+from .rows import Rows
 
 SHARD_NUMBERS = 1 << 27  # bits of a shard, so that it is worth a message,
 SHARD_ROWS = 1 << 17  # and its least rows, so that its counts are few beside the work
@@ -59,10 +59,13 @@ def _counted(up: Rows, first: int, last: int) -> np.ndarray:
     kind = kind_of_counts(last - first)
     if (last - first) * up.n_units**2 < LARGE:
         return _multiplied(up, first, last).astype(kind)
-    counts = np.zeros((up.n_units,) * 2, np.int64)
+    counts, square = np.zeros((up.n_units,) * 2, np.int64), np.empty(64, np.uint64)
     n_rows = 64 * max(WORDS // up.n_units, FEWEST_WORDS)
     for some in up.blocks(n_rows * up.n_units, first, last):
-        count_pairs(pack_rows(up[some]), counts)
+        packed = np.ascontiguousarray(up.packed(some))
+        words = np.empty((up.n_units, -(-len(packed) // 64)), np.uint64)
+        turn_rows(packed, words, square)
+        count_pairs(words, counts)
     counts += np.triu(counts, 1).T
     return counts.astype(kind)
 

@@ -187,6 +187,13 @@ def error_by(time: Callable[[np.ndarray], Any], values: Any) -> Any:
     return np.ldexp(np.sqrt(square), exponent)
 
 
+def tau_and_error(values: Any) -> tuple[float, float]:
+    """Return `tau_int` and `standard_error` of one quantity, (n_samples, n_chains), by one look at its memory."""
+    rho = autocorrelation(values)
+    error = error_by(lambda array: np.maximum(_made_up(rho, array), _initial(rho)), values)
+    return float(_windowed(rho)[0]), float(error)
+
+
 def rarely(ess: float | np.ndarray, more: float = 1.0) -> np.ndarray:
     """Return the standard error of a probability by Laplace's rule, where no sample of `ess` differs from the rest.
 

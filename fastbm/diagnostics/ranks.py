@@ -8,11 +8,13 @@ Vehtari, Gelman, Simpson, Carpenter and Bürkner, Bayesian Anal. 16, 667 (2021),
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from .._base.threads import fan_out
 from ..kernels.ranks import larger_ratio, ratio_of_scores, spread_scores
 from .autocorrelation import finite
 
@@ -21,6 +23,7 @@ TAILS = (0.05, 0.95)
 SMALLEST_SPREAD = 1e-15  # values that differ by less do not vary
 MANY = 4096  # numbers, from which on it pays to sort keys of them
 CHUNK = 1 << 13  # of them
+WORTH_THREADS = 1 << 17  # numbers, from which on threads look at some quantities each
 
 
 def split_chains(values: np.ndarray) -> np.ndarray:
@@ -98,6 +101,15 @@ def r_hat(values: Any) -> Any:
     halves = split_chains(array)
     found = [_larger_ratio(column, halves.shape[1]) for column in _columns(halves)]
     return np.reshape(found, array.shape[2:])[()]
+
+
+def largest_r_hats(series: Sequence[np.ndarray], threads: int) -> list[float]:
+    """Return the largest `r_hat` of all quantities of each array; 0 where there are fewer than 4 samples."""
+    told = [_columns(split_chains(finite(one))) if len(one) >= 4 else np.empty((0, 0)) for one in series]
+    looks = [(column, 2 * one.shape[1]) for one, columns in zip(series, told, strict=True) for column in columns]
+    together = threads if sum(columns.size for columns in told) >= WORTH_THREADS else 1
+    found = iter(fan_out(lambda look: _larger_ratio(*look), looks, together))
+    return [max((next(found) for _ in columns), default=0.0) for columns in told]
 
 
 def _larger_ratio(values: np.ndarray, n_chains: int) -> float:

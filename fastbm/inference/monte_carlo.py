@@ -12,8 +12,9 @@ import numpy as np
 from .. import diagnostics
 from .._base.options import Least, options
 from .._base.steps import SOON, tell
-from ..data.rows import pack_rows
-from ..kernels.bits import count_pairs
+from .._base.threads import fan_out
+from ..diagnostics.autocorrelation import tau_and_error
+from ..kernels.bits import count_pairs, turn_rows
 from ..machine.machine import BoltzmannMachine
 from ..sampling import Chains, make_chains
 from ..sampling.chains import resolve_order, threads_between, warn_if_periodic
@@ -22,13 +23,16 @@ from ..sampling.single import WORTH_BLOCKS
 from ..sampling.tempering import TemperedChains
 from ..sampling.unseen import AGRESTI_COULL, rarely, unseen_flip
 from .estimator import SWEEPS, Examined, Knob, Order, refuse_no_samples, sweeps
-from .monte_carlo_verdict import ChainVerdict, PairHalves, add_by_part, judge_chains, warn_of_chains
+from .monte_carlo_verdict import ChainVerdict, PairHalves, add_by_part, judge_chains, parts_of, warn_of_chains
 from .result import Inference, check_pairs, moments_from_up
 from .scout.bounds import certain
 from .temperatures import FEWEST_SPREAD, spread_error
 
 PIECE = 1 << 22  # bits of states that are held at once, about
 N_BLOCKS = 32  # means over this many blocks of every chain are kept for the error bars
+WORTH_THREADS = 1 << 19  # bits, from which on threads count them together
+CACHED = 1 << 18  # bits, a byte each, that the processor's own cache holds beside their sums
+MOST_COUNTS = 1 << 24  # of pairs of units, over all threads
 
 
 class Sweeping(Protocol):
@@ -85,6 +89,13 @@ class PairCounts:
             count_pairs(chains.words(k), self.counts)
         self.n += chains.n_chains
 
+    def add_rows(self, packed: np.ndarray) -> None:
+        """Count states, (m, ceil(n_units / 8)) uint8, unit 0 in the lowest bit."""
+        words = np.empty((len(self.counts), -(-len(packed) // 64)), np.uint64)
+        turn_rows(packed, words, np.empty(64, np.uint64))
+        count_pairs(words, self.counts)
+        self.n += len(packed)
+
     def up(self) -> np.ndarray:
         """Return P(i and j up), a full symmetric matrix whose diagonal is P(i up)."""
         found: np.ndarray = (self.counts + self.counts.T) / self.n  # of which one triangle is empty
@@ -124,7 +135,7 @@ class _Chains(Examined):
     def run(self, model: BoltzmannMachine, *, beta: float, moments: bool, seed: int, threads: int) -> Inference:
         """Infer log Z and moments; moments are in the machine's units."""
         n_samples = self.n_sweeps // self.thin
-        target = TargetMoments(model, n_samples, self.n_chains, pairs=moments)
+        target = TargetMoments(model, n_samples, self.n_chains, threads, pairs=moments, halves=moments)
         order = resolve_order(self.order, self.name)
         doubt = warn_if_periodic(model, rule=self.name, order=order, beta=beta)
         chains = make_chains(
@@ -142,7 +153,6 @@ class _Chains(Examined):
         else:
             burnt = int(self.burn_in)
             chains.sweep(burnt)
-        halves = PairHalves(model.n_units, self.n_chains, n_samples) if moments else None
         flips = chains.n_flips
         energies = np.empty((n_samples, self.n_chains))
         piece = max(1, min(PIECE // (model.n_units * self.n_chains), int(SOON / (self.thin * chains.sweep_seconds))))
@@ -150,22 +160,32 @@ class _Chains(Examined):
             tell("sweep", start * self.thin, self.n_sweeps)
             found = chains.record(min(piece, n_samples - start), self.thin)
             energies[start : start + piece] = found["samples/energy"] + model.offset
-            up = target.add(found["samples/states"])
-            if halves is not None:
-                halves.add(up)
+            target.add(found["samples/states"])
         frozen = self.n_chains == 1 and chains.n_flips == flips  # and no other chain to tell whether that is right
         blocks = target.means()
-        tau = float(diagnostics.tau_int(energies))
-        ess, noise = energies.size / (2 * tau), diagnostics.standard_error(blocks)
-        seen, one_point = np.maximum(noise, rarely(ess)), _is_one_point(self.initial)
+        (tau, energy_error), noise = fan_out(
+            lambda look: look(),
+            [lambda: tau_and_error(energies), lambda: diagnostics.standard_error(blocks)],
+            threads if blocks.size >= WORTH_THREADS else 1,
+        )
+        ess = energies.size / (2 * tau)
         verdict = judge_chains(
-            model, beta, energies, blocks, seen, halves, one_point=one_point, frozen=frozen, doubt=doubt
+            model,
+            beta,
+            energies,
+            blocks,
+            np.maximum(noise, rarely(ess)),
+            target.halves,
+            one_point=_is_one_point(self.initial),
+            frozen=frozen,
+            doubt=doubt,
+            threads=threads,
         )
         warn_of_chains(self.name, verdict, frozen=frozen)
         errors = _errors_of_fractions(blocks, noise, ess, certain(model, beta), self.n_chains)
         n_updates = chains.n_swept * chains.n_chains * chains.n_units
         detail = {**chains.detail, "n_updates": n_updates, "burn_in": burnt, "r_hat": verdict.r_hat, "tau_int": tau}
-        return _result(model, self.name, beta, energies, blocks, errors, target.pairs, verdict, detail)
+        return _result(model, self.name, beta, energies, energy_error, blocks, errors, target.pairs, verdict, detail)
 
 
 @options
@@ -251,6 +271,7 @@ def _result(
     rule: str,
     beta: float,
     energies: np.ndarray,
+    energy_error: float,
     blocks: np.ndarray,
     errors: np.ndarray,
     pairs: PairCounts | None,
@@ -261,7 +282,7 @@ def _result(
     missed = unseen_flip(model, beta, ess)
     result: dict[str, Any] = {
         "energy": float(energies.mean()),
-        "energy_error": float(np.hypot(diagnostics.standard_error(energies), missed.chance * missed.energy)),
+        "energy_error": float(np.hypot(energy_error, missed.chance * missed.energy)),
         "energy_variance": float(energies.var()),
         "mean": units.lo + units.span * blocks.mean(axis=(0, 1)),
         "mean_error": units.span * errors,
@@ -276,29 +297,62 @@ def _result(
 class TargetMoments:
     """Moments of `n_samples` states of `n_chains` chains, which come packed, in the order in which they were taken.
 
+    Threads count some of the chains each: counts are whole numbers, whoever adds them.
+
     Attributes
     ----------
-    pairs : PairCounts or None
-        Of pairs of units, which not everybody needs.
+    halves : PairHalves or None
+        How often pairs of units differ in halves of chains, which not everybody needs.
     """
 
-    def __init__(self, model: BoltzmannMachine, n_samples: int, n_chains: int, *, pairs: bool = True) -> None:
-        self._units, self._n_units = model.convention, model.n_units
-        self.pairs = PairCounts(model.n_units) if pairs else None
+    def __init__(
+        self,
+        model: BoltzmannMachine,
+        n_samples: int,
+        n_chains: int,
+        threads: int,
+        *,
+        pairs: bool = True,
+        halves: bool = False,
+    ) -> None:
+        n = model.n_units
+        self._units, self._n_units, self._threads = model.convention, n, threads
+        self._parts = parts_of(n_chains, min(threads, max(1, MOST_COUNTS // n**2)))
+        self._pairs = [PairCounts(n) for _ in self._parts] if pairs else []
+        self.halves = PairHalves(n, n_chains, n_samples) if halves else None
         self._block = np.arange(n_samples) * min(N_BLOCKS, n_samples) // n_samples
-        self._sums = np.zeros((self._block[-1] + 1, n_chains, model.n_units))
+        self._sums = np.zeros((self._block[-1] + 1, n_chains, n))
         self._done = 0
 
-    def add(self, packed: np.ndarray) -> np.ndarray:
-        """Count states, (n_samples, n_chains, ceil(n_units / 8)) uint8, unit 0 in the lowest bit; return the bits."""
-        up = np.unpackbits(packed, axis=2, count=self._n_units, bitorder="little")
-        add_by_part(self._sums, self._block[self._done : self._done + len(up)], up)
-        if self.pairs is not None:
-            rows = up.reshape(-1, self._n_units)
-            count_pairs(pack_rows(rows), self.pairs.counts)
-            self.pairs.n += len(rows)
-        self._done += len(packed)
-        return up
+    def add(self, packed: np.ndarray) -> None:
+        """Count states, (n_samples, n_chains, ceil(n_units / 8)) uint8, unit 0 in the lowest bit."""
+        first, self._done = self._done, self._done + len(packed)
+
+        def count(k: int) -> None:
+            chains = self._parts[k]
+            own = np.ascontiguousarray(packed[:, chains])
+            if self._pairs:
+                self._pairs[k].add_rows(own.reshape(-1, own.shape[2]))
+            step = max(1, CACHED // (own.shape[1] * self._n_units))
+            for begin in range(0, len(own), step):
+                up = np.unpackbits(own[begin : begin + step], axis=2, count=self._n_units, bitorder="little")
+                at = first + begin
+                add_by_part(self._sums[:, chains], self._block[at : at + len(up)], up)
+                if self.halves is not None:
+                    self.halves.add(up, at, chains)
+
+        fan_out(count, range(len(self._parts)), self._threads if 8 * packed.size >= WORTH_THREADS else 1)
+
+    @property
+    def pairs(self) -> PairCounts | None:
+        """How often each pair of units was up together."""
+        if not self._pairs:
+            return None
+        total = PairCounts(self._n_units)
+        for one in self._pairs:
+            total.counts += one.counts
+            total.n += one.n
+        return total
 
     def means(self) -> np.ndarray:
         """Return the part of the time that units are up in blocks of samples, (n_blocks, n_chains, n_units)."""
@@ -306,11 +360,11 @@ class TargetMoments:
 
     def result(self, ess: float, sure: np.ndarray, n_starts: float) -> dict[str, Any]:
         """Return the moment fields of an Inference; for the arguments see `_errors_of_fractions`."""
-        assert self.pairs is not None
-        blocks = self.means()
+        pairs, blocks = self.pairs, self.means()
+        assert pairs is not None
         noise = diagnostics.standard_error(blocks)
         if blocks.shape[1] >= FEWEST_SPREAD:
             of_chains = blocks.mean(axis=0)
             noise = np.maximum(noise, spread_error(of_chains - of_chains.mean(axis=0)))
         error = _errors_of_fractions(blocks, noise, ess, sure, n_starts)
-        return moments_from_up(self._units, self.pairs.up()) | {"mean_error": self._units.span * error}
+        return moments_from_up(self._units, pairs.up()) | {"mean_error": self._units.span * error}

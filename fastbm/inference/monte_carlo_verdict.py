@@ -13,6 +13,7 @@ from .._base import checks
 from ..data.rows import add_bits
 from ..diagnostics.bits import FALSE_ALARM, bit_r_hat, r_hat_limit
 from ..diagnostics.drift import drifts
+from ..diagnostics.ranks import largest_r_hats
 from ..machine.machine import BoltzmannMachine
 from ..sampling import valleys
 
@@ -27,30 +28,36 @@ def add_by_part(sums: np.ndarray, parts: np.ndarray, bits: np.ndarray) -> None:
         add_bits(sums[parts[begin]], bits[begin:end])
 
 
+def parts_of(n: int, n_parts: int) -> list[slice]:
+    """Return up to so many slices, of like sizes, of `n` chains or units."""
+    ends = [n * k // n_parts for k in range(n_parts + 1)]
+    return [slice(first, last) for first, last in itertools.pairwise(ends) if first < last]
+
+
 class PairHalves:
     """How often units i and i + d differed in either half of every chain, for some distances d."""
 
     def __init__(self, n_units: int, n_chains: int, n_samples: int) -> None:
         n_shifts = int(np.clip(MOST_PAIRS // n_units, 1, max(1, n_units // 2)))
         self._shifts = np.unique(np.linspace(1, max(1, n_units // 2), n_shifts).astype(int))
-        self._half, self._t = n_samples // 2, 0
-        self.counts = np.zeros((2, n_chains, n_units * len(self._shifts)), np.int64)
+        self._half, self._rest = n_samples // 2, n_samples - n_samples // 2
+        self.counts = np.zeros((3, n_chains, n_units * len(self._shifts)), np.int64)
 
-    def add(self, up: np.ndarray) -> None:
-        """Count samples of all chains, (n, n_chains, n_units) of 0 and 1; the middle one of an odd number is left."""
-        halves = (self._t + np.arange(len(up)) >= self._half).astype(np.int64)
-        n_units, self._t = up.shape[2], self._t + len(up)
-        differ = np.empty_like(up)
+    def add(self, up: np.ndarray, first: int, chains: slice) -> None:
+        """Count samples of some chains from `first` on, (n, n_chains, n_units) of 0 and 1."""
+        at = first + np.arange(len(up))
+        parts = np.add(at >= self._half, at >= self._rest, dtype=np.int64)  # the middle one of an odd number is neither
+        n_units, differ = up.shape[2], np.empty_like(up)
         for k, d in enumerate(self._shifts):
             np.bitwise_xor(up[..., d:], up[..., :-d], out=differ[..., d:])
             np.bitwise_xor(up[..., :d], up[..., -d:], out=differ[..., :d])
-            add_by_part(self.counts[..., n_units * k : n_units * (k + 1)], halves, differ)
+            add_by_part(self.counts[:, chains, n_units * k : n_units * (k + 1)], parts, differ)
 
     def r_hat(self) -> float:
         """Return the largest R-hat of all pairs, `R_HAT_LIMIT` at most where it does not pass what chance may bring."""
         if self._half < 2:
             return math.nan
-        found = float(bit_r_hat(self.counts, self._half).max())
+        found = float(bit_r_hat(self.counts[::2], self._half).max())
         return _beyond(found, r_hat_limit(self._half, self.counts.shape[1], self.counts.shape[2]))
 
 
@@ -78,7 +85,8 @@ def judge_chains(
     *,
     one_point: bool,
     frozen: bool,
-    doubt: str = "",
+    doubt: str,
+    threads: int,
 ) -> ChainVerdict:
     """Judge chains by their energies and the fractions of time that units are up.
 
@@ -88,7 +96,7 @@ def judge_chains(
     The means of an even machine are known, and those of the chains must be so within their errors. `doubt` says why
     chains that agree may never reach some states.
     """
-    r_hat = math.inf if frozen else _r_hat(energies, blocks, pairs)
+    r_hat = math.inf if frozen else _r_hat(energies, blocks, pairs, threads)
     if frozen:
         return ChainVerdict(False, r_hat, "the only chain did not move after the burn-in")
     if not r_hat <= diagnostics.R_HAT_LIMIT:
@@ -109,14 +117,15 @@ def judge_chains(
     return ChainVerdict(None if reason else True, r_hat, reason)
 
 
-def _r_hat(energies: np.ndarray, blocks: np.ndarray, pairs: PairHalves | None) -> float:
+def _r_hat(energies: np.ndarray, blocks: np.ndarray, pairs: PairHalves | None, threads: int) -> float:
     """Return the largest R-hat of the energy, the units and the pairs; infinite where samples are too few to tell."""
     if len(energies) < 4:
         return math.inf
-    known = [float(diagnostics.r_hat(energies))]
+    of_energy, of_units = largest_r_hats([energies, blocks], threads)
+    known = [of_energy]
     if len(blocks) >= 4:
         limit = r_hat_limit(len(blocks) // 2, blocks.shape[1], blocks.shape[2], worth=1.0)
-        known.append(_beyond(float(np.max(diagnostics.r_hat(blocks))), limit))
+        known.append(_beyond(of_units, limit))
     if pairs is not None:
         known.append(pairs.r_hat())
     return max(known)

@@ -256,6 +256,40 @@ def _add_looked_up(fields, columns, tables, tail, masks, words, room, n_whole):
 
 
 @borrowing
+def turn_rows(rows, words, square):
+    """Turn packed rows (m, ceil(n_units / 8)) uint8 into a row of bits for each unit, with zeros beyond m.
+
+    Mutates `words` (n_units, ceil(m / 64)) uint64; `square` (64,) uint64 is room. 64 rows and units at a time exchange
+    halves of blocks of 64, 32, ... 2 bits (Warren, Hacker's Delight (2013), section 7-3).
+    Cost: six passes over the words, vectorised but for the narrowest.
+    """
+    m, n_bytes = rows.shape
+    for b in range(words.shape[1]):
+        n_rows = min(64, m - 64 * b)
+        for group in range((n_bytes + 7) // 8):
+            for k in range(n_rows):
+                word = np.uint64(0)
+                for byte in range(min(8, n_bytes - 8 * group)):
+                    word |= np.uint64(rows[64 * b + k, 8 * group + byte]) << np.uint64(8 * byte)
+                square[k] = word
+            for k in range(n_rows, 64):
+                square[k] = np.uint64(0)
+            half, low = 32, np.uint64(0xFFFFFFFF)
+            while half:
+                begin = 0
+                while begin < 64:  # of a range with a step that varies LLVM knows less
+                    for k in range(begin, begin + half):
+                        changed = ((square[k] >> np.uint64(half)) ^ square[k + half]) & low
+                        square[k] ^= changed << np.uint64(half)
+                        square[k + half] ^= changed
+                    begin += 2 * half
+                half >>= 1
+                low ^= low << np.uint64(half)
+            for k in range(min(64, words.shape[0] - 64 * group)):
+                words[64 * group + k, b] = square[k]
+
+
+@borrowing
 def count_pairs(words, counts):
     """Add, for i <= j, the number of set bits that rows i and j share. Mutates `counts` (n_units, n_units) int64.
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
 import pytest
 
 import fastbm as bm
+from fastbm.inference.monte_carlo import TargetMoments
 from tests.support.combinations import each
 from tests.support.machines import KINDS, UNITS, assert_covers, calm, flat, machine
 
@@ -139,3 +141,29 @@ def test_means_and_errors_are_in_the_units_of_the_machine(method: str) -> None:
     np.testing.assert_allclose(spin.mean, 2.0 * binary.mean - 1.0, atol=0.02)
     np.testing.assert_allclose(spin.mean_error, 2.0 * binary.mean_error, rtol=0.2)
     assert spin.log_z == pytest.approx(binary.log_z, abs=0.02)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_counts_of_states_do_not_depend_on_how_they_come(threads: int) -> None:
+    n_samples, n_chains, n = 173, 131, 67
+    up = np.random.default_rng(0).random((n_samples, n_chains, n)) < 0.3
+    target = TargetMoments(flat(n), n_samples, n_chains, threads, halves=True)
+    for first, last in itertools.pairwise([0, 85, 172, 173]):
+        target.add(np.packbits(up[first:last], axis=2, bitorder="little"))
+    ends = [k for k in range(n_samples) if k == 0 or 32 * k // n_samples > 32 * (k - 1) // n_samples]
+    assert np.array_equal(target.means(), [part.mean(axis=0) for part in np.split(up, ends[1:])])
+    rows = up.reshape(-1, n).astype(float)
+    assert target.pairs is not None and np.array_equal(target.pairs.up(), rows.T @ rows / len(rows))
+    assert target.halves is not None
+    differ = np.concatenate([up ^ np.roll(up, d, axis=2) for d in (1, 17, 33)], axis=2)
+    assert np.array_equal(target.halves.counts[::2], [differ[:86].sum(axis=0), differ[87:].sum(axis=0)])
+
+
+def test_moments_have_the_same_bits_on_any_number_of_threads() -> None:
+    model = bm.models.random_machine(40, seed=3, scale=0.05)
+    one, other = (
+        bm.infer(model, "gibbs", n_chains=130, n_sweeps=200, burn_in=0, seed=1, threads=threads) for threads in (1, 2)
+    )
+    for name in ("mean", "mean_error", "second_moment", "energy_error"):
+        assert np.array_equal(getattr(one, name), getattr(other, name))
+    assert one.detail["r_hat"] == other.detail["r_hat"]

@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given, settings, strategies as st
 
 from fastbm.data.rows import pack_rows
-from fastbm.kernels.bits import count_pairs, pack_lane, pack_units
+from fastbm.kernels.bits import count_pairs, pack_lane, pack_units, turn_rows
 from fastbm.kernels.energy import energies_dense
 from fastbm.kernels.functions import exp2_float64, exp_float32, exp_float64, expm1_negative, log1p_float64
 from tests.twins import reference
@@ -147,6 +147,15 @@ def test_chains_are_packed_into_words(n, n_chains, spare, seed):
     up = random_bits(n, n_chains + spare, seed)
     words = pack_rows(up[:, :n_chains].T)
     assert words.tolist() == [reference.pack_words(row[:n_chains], 64) for row in up]
+
+
+@FEW
+@given(st.sampled_from([1, 9, 63, 64, 65, 130]), st.sampled_from([1, 63, 64, 65, 130]), st.integers(0, 2**16))
+def test_packed_rows_are_turned(n, m, seed):
+    up = random_bits(n, m, seed)
+    words = np.full((n, -(-m // 64)), 7, np.uint64)
+    turn_rows(np.packbits(up.T, axis=1, bitorder="little"), words, np.full(64, 5, np.uint64))
+    assert words.tolist() == [reference.pack_words(row, 64) for row in up]
 
 
 def test_float_bits_are_packed_alike():

@@ -19,7 +19,8 @@ from ...machine.machine import BoltzmannMachine
 from ...sampling.tempering import TemperedChains
 from ...sampling.unseen import unseen
 from ..estimator import SWEEPS, Examined, Knob, refuse_beside_betas, refuse_no_samples, sweeps
-from ..monte_carlo import PIECE, TargetMoments, find_burn_in
+from ..monte_carlo import PIECE, WORTH_THREADS, TargetMoments, find_burn_in
+from ..monte_carlo_verdict import parts_of
 from ..result import Inference
 from ..scout.bases import unseen_starts
 from ..scout.bounds import certain
@@ -102,7 +103,7 @@ class Tempering(Examined):
         if self.engine == "mbar":
             pymbar_solver()
         n_samples = self.n_sweeps // self.thin
-        target = TargetMoments(model, n_samples, self.n_chains) if moments else None
+        target = TargetMoments(model, n_samples, self.n_chains, threads) if moments else None
         path = find_path(model, beta, self.start, self.n_chains * self.n_sweeps, seed, threads)
         if path is None:
             ladder = make_ladder(model, beta, self.betas, self.n_betas, seed=seed, threads=threads)
@@ -119,7 +120,7 @@ class Tempering(Examined):
         burnt = _burn_in(chains, self.burn_in, self.n_sweeps)
         before = chains.attempted.copy(), chains.accepted.copy(), chains.round_trips.copy()
         n_up = np.zeros((self.n_chains, len(ladder), model.n_units), np.int64) if gathered else None
-        energies, at_target = _record(chains, n_samples, self.thin, target, n_up)
+        energies, at_target = _record(chains, n_samples, self.thin, target, n_up, threads)
         attempted, accepted, trips = (
             now - then
             for now, then in zip((chains.attempted, chains.accepted, chains.round_trips), before, strict=True)
@@ -151,7 +152,7 @@ class Tempering(Examined):
             )  # fmt: skip
             tau = _tau_int(energies, of_levels)
         units = target.means() if target else None
-        verdict = judge_ladders(model, energies, ratios, units, tau, trips, based=path is not None)
+        verdict = judge_ladders(model, energies, ratios, units, tau, trips, based=path is not None, threads=threads)
         return judged(found, verdict, "Raise n_sweeps, or n_betas where swap_rates in detail are small")
 
 
@@ -173,6 +174,7 @@ def _record(
     thin: int,
     target: TargetMoments | None,
     n_up: np.ndarray | None,
+    threads: int,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Record what changes along the ladder, and energies at the target.
 
@@ -193,8 +195,17 @@ def _record(
         if target is not None:
             target.add(row["samples/states"])
         if n_up is not None:
-            add_bits(n_up, np.unpackbits(row["ladder/states"], axis=-1, count=chains.n_units, bitorder="little"))
+            _count(row["ladder/states"], n_up, threads)
     return energies, at_target
+
+
+def _count(packed: np.ndarray, n_up: np.ndarray, threads: int) -> None:
+    """Add packed states (n, n_chains, n_betas, n_bytes) to `n_up`, which it mutates, on threads some chains each."""
+
+    def add(chains: slice) -> None:
+        add_bits(n_up[chains], np.unpackbits(packed[:, chains], axis=-1, count=n_up.shape[-1], bitorder="little"))
+
+    fan_out(add, parts_of(len(n_up), threads), threads if 8 * packed.size >= WORTH_THREADS else 1)
 
 
 def _errors(terms: np.ndarray, threads: int) -> np.ndarray:

@@ -14,6 +14,7 @@ import numpy as np
 
 from ... import diagnostics
 from ...diagnostics.autocorrelation import MANY_CHAINS
+from ...diagnostics.ranks import largest_r_hats
 from ...machine.machine import BoltzmannMachine
 from ...sampling.valleys import is_even
 from ..verdict import Verdict
@@ -34,6 +35,7 @@ def judge_ladders(
     round_trips: np.ndarray,
     *,
     based: bool = False,
+    threads: int = 1,
 ) -> Verdict:
     """Judge energies (n_samples, n_ladders, n_betas) and what log Z is made of.
 
@@ -42,9 +44,10 @@ def judge_ladders(
     `based` says that ladders lead to a product model, which may know one valley alone: they have to mix.
     """
     n_samples, n_ladders, _ = energies.shape
-    seen = {"r_hat": _r_hat(energies)}
-    if units is not None:
-        seen["r_hat_units"] = _r_hat(units)
+    names = ["r_hat"] if units is None else ["r_hat", "r_hat_units"]
+    seen: dict[str, Any] = dict(
+        zip(names, largest_r_hats([energies] if units is None else [energies, units], threads), strict=True)
+    )
     reason = _disagreement(model, seen, n_ladders, LOOSE if n_ladders >= MANY_CHAINS and not based else None)
     if not reason and n_samples * n_ladders > 1:
         reason = _gap(ratios, n_samples * n_ladders / (2.0 * tau))
@@ -95,11 +98,6 @@ def _unrest(energies: np.ndarray, terms: np.ndarray, round_trips: np.ndarray) ->
             "ladder"
         )
     return ""
-
-
-def _r_hat(values: np.ndarray) -> float:
-    """Return the largest R-hat of all quantities; 0 where there are too few samples."""
-    return float(np.max(diagnostics.r_hat(values))) if len(values) >= 4 else 0.0
 
 
 def _drifts(values: np.ndarray) -> bool:
