@@ -107,7 +107,7 @@ class BlocksSource:
         small = form.n_units <= SMALL
         passes = Passes(1 if small else threads, halt)
         forms = form_blocks(form.rises, form.fields, sizes)
-        f, g, h = passes.tables(forms, beta)
+        f, g, h = passes.tables([(form, 0.0, 0.0) for form in forms], beta)
         by_ac = f @ g if small else passes.product(f, g)
         by_ac *= h
         del h

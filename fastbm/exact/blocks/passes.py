@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..._base.arrays import empty
 from ..._base.halting import Halt, stop_if_asked
 from ..._base.threads import fan_out
 from ...kernels.exact.blocks import covary, fill_table, weigh
@@ -20,6 +21,7 @@ TILE = 10  # a tile is up to 2^10 x 2^10: 8 MB, and a tenth of a second between 
 FILL_ROWS = 64
 
 Form = tuple[np.ndarray, np.ndarray, np.ndarray, int]
+Tilted = tuple[Form, float, float]  # by so much, about a height
 
 
 class Weighed(NamedTuple):
@@ -55,24 +57,21 @@ class Passes:
     def __init__(self, threads: int, halt: Halt) -> None:
         self._threads, self._halt = threads, halt
 
-    def table(self, form: Form, beta: float, tilt: float = 0.0, centre: float = 0.0) -> np.ndarray:
-        """Return the exponentials of a form, as `fill_table` writes them, some rows a thread."""
-        return self.tables([form], beta, tilt, centre)[0]
-
-    def tables(self, forms: Sequence[Form], beta: float, tilt: float = 0.0, centre: float = 0.0) -> list[np.ndarray]:
-        """Return the tables of several forms, handed to threads together."""
-        tables = [np.empty((form[0].size, form[1].size)) for form in forms]
+    def tables(self, tilted: Sequence[Tilted], beta: float) -> list[np.ndarray]:
+        """Return the exponentials of forms, as `fill_table` writes them, some rows a thread."""
+        tables = [empty((form[0].size, form[1].size), np.float64) for form, _, _ in tilted]
 
         def fill(place: tuple[int, int]) -> None:
             k, first = place
-            fill_table(forms[k], beta, tilt, centre, tables[k][first : first + FILL_ROWS], first)
+            form, tilt, centre = tilted[k]
+            fill_table(form, beta, tilt, centre, tables[k][first : first + FILL_ROWS], first)
 
         self._each(fill, [(k, first) for k, table in enumerate(tables) for first in range(0, len(table), FILL_ROWS)])
         return tables
 
     def product(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
         """Return left @ right, computed tile by tile."""
-        product = np.empty((len(left), right.shape[1]))
+        product = empty((len(left), right.shape[1]), np.float64)
 
         def multiply(place: tuple[slice, slice]) -> None:
             rows, cols = place
@@ -86,7 +85,7 @@ class Passes:
 
         def add(place: tuple[slice, slice]) -> float:
             rows, cols = place
-            return float(np.einsum("ij,ij->", left[rows] @ right[:, cols], table[rows, cols]))
+            return float(np.einsum("ij,ij->", _multiplied(left[rows], right[:, cols]), table[rows, cols]))
 
         return sum(self._each(add, tiles(table)))
 
@@ -100,7 +99,7 @@ class Passes:
             k, (rows, cols) = item
             left, right, table, form = products[k]
             found = Weighed.empty(rows.stop - rows.start, cols.stop - cols.start)
-            weigh(left[rows] @ right[:, cols], table[rows, cols], form, (rows.start, cols.start), *found)
+            weigh(_multiplied(left[rows], right[:, cols]), table[rows, cols], form, (rows.start, cols.start), *found)
             return found
 
         places = [(k, place) for k, product in enumerate(products) for place in tiles(product[2])]
@@ -120,7 +119,7 @@ class Passes:
         def add(place: tuple[slice, slice]) -> np.ndarray:
             rows, cols = place
             sums = np.zeros((2, cols.stop - cols.start))
-            products = np.empty((2, rows.stop - rows.start, cols.stop - cols.start))
+            products = empty((2, rows.stop - rows.start, cols.stop - cols.start), np.float64)
             for a, b, product in zip(left, right, products, strict=True):
                 np.matmul(a[rows], b[:, cols], out=product)
             covary(products, table[rows, cols], form, (rows.start, cols.start), sums)
@@ -134,6 +133,11 @@ class Passes:
             return function(item)
 
         return fan_out(one, items, self._threads)
+
+
+def _multiplied(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Return left @ right in memory that is kept: threads wait for each other where it is new to the process."""
+    return np.matmul(left, right, out=empty((len(left), right.shape[1]), np.float64))
 
 
 def tiles(table: np.ndarray) -> list[tuple[slice, slice]]:

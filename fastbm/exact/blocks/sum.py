@@ -145,7 +145,7 @@ def _sum(
     """Return the sum in heights above an integer energy, and that energy."""
     forms = form_blocks(form.rises, form.fields, sizes)
     lowest = sum(int(one[3]) for one in forms)
-    f, g, h = passes.tables(forms, beta)
+    f, g, h = passes.tables([(form, 0.0, 0.0) for form in forms], beta)
     if not wanted.moments:
         return Part(math.log(passes.total(f, g, h))), lowest
     pairs = np.zeros((form.n_units, form.n_units))
@@ -160,9 +160,9 @@ def _sum(
         variance = sum(own for _, own in spreads)
         tilt = _best_tilt(spreads[0][1], spreads[1][1])
         if tilt > 0.0:
-            left = [passes.table(forms[0], beta, t, spreads[0][0]) for t in (tilt, -tilt)]
-            right = [passes.table(forms[1], beta, t, spreads[1][0]) for t in (tilt, -tilt)]
-            both, one = passes.covary(left, right, h, forms[2])
+            tilted = [(forms[k], t, spreads[k][0]) for k in range(2) for t in (tilt, -tilt)]
+            tables = passes.tables(tilted, beta)
+            both, one = passes.covary(tables[:2], tables[2:], h, forms[2])
             variance = max(variance + 2.0 * float((both - total) / tilt + one) / (tilt * total), 0.0)
     return Part(math.log(total), energy, variance, pairs.diagonal().copy(), pairs), lowest
 
