@@ -12,7 +12,6 @@ from typing import Any, Protocol
 import numpy as np
 
 NUMBERS = 1 << 22  # bits that are unpacked at a time where all rows are gone through
-MOST_IN_A_BYTE = 255
 TURNED = 1 << 15  # bits, a byte each, that are turned together
 
 
@@ -191,12 +190,6 @@ def pack(up: np.ndarray) -> np.ndarray:
 def unpack(packed: np.ndarray, n_units: int) -> np.ndarray:
     """Unpack what `pack` returned."""
     return np.unpackbits(packed, axis=1, count=n_units, bitorder="little")
-
-
-def add_bits(sums: np.ndarray, bits: np.ndarray) -> None:
-    """Add bits (n, ...), one a byte, to `sums`, which it mutates."""
-    for first in range(0, len(bits), MOST_IN_A_BYTE):  # sums of 16 bits take twice as long
-        sums += bits[first : first + MOST_IN_A_BYTE].sum(axis=0, dtype=np.uint8)
 
 
 def pack_rows(up: np.ndarray) -> np.ndarray:

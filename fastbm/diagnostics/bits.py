@@ -39,6 +39,11 @@ def r_hat_of_sums(totals: np.ndarray, squares: np.ndarray, n: int, m: int) -> np
     return np.asarray(split_ratio(within, between, n))
 
 
+def beyond_chance(r_hat: float, limit: float) -> float:
+    """Return R-hat where it is above its limit, else no more than `R_HAT_LIMIT`."""
+    return r_hat if r_hat > limit else min(r_hat, R_HAT_LIMIT)
+
+
 @lru_cache(maxsize=64)
 def r_hat_limit(n: int, n_chains: int, n_quantities: int, *, worth: float = 0.5) -> float:
     """Return the largest R-hat that passes.

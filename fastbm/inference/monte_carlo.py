@@ -14,25 +14,22 @@ from .._base.options import Least, options
 from .._base.steps import SOON, tell
 from .._base.threads import fan_out
 from ..diagnostics.autocorrelation import tau_and_error
-from ..kernels.bits import count_pairs, turn_rows
 from ..machine.machine import BoltzmannMachine
-from ..sampling import Chains, make_chains
+from ..sampling import make_chains
 from ..sampling.chains import resolve_order, threads_between, warn_if_periodic
 from ..sampling.engine.engine import Engine
 from ..sampling.single import WORTH_BLOCKS
 from ..sampling.tempering import TemperedChains
 from ..sampling.unseen import AGRESTI_COULL, rarely, unseen_flip
+from .chain_counts import WORTH_THREADS, PairCounts, PairHalves, added, count_states, shares_of_pairs
 from .estimator import SWEEPS, Examined, Knob, Order, refuse_no_samples, sweeps
-from .monte_carlo_verdict import ChainVerdict, PairHalves, add_by_part, judge_chains, parts_of, warn_of_chains
-from .result import Inference, check_pairs, moments_from_up
+from .monte_carlo_verdict import ChainVerdict, judge_chains, warn_of_chains
+from .result import Inference, moments_from_up
 from .scout.bounds import certain
 from .temperatures import FEWEST_SPREAD, spread_error
 
 PIECE = 1 << 22  # bits of states that are held at once, about
 N_BLOCKS = 32  # means over this many blocks of every chain are kept for the error bars
-WORTH_THREADS = 1 << 19  # bits, from which on threads count them together
-CACHED = 1 << 18  # bits, a byte each, that the processor's own cache holds beside their sums
-MOST_COUNTS = 1 << 24  # of pairs of units, over all threads
 
 
 class Sweeping(Protocol):
@@ -73,34 +70,6 @@ def _energies_after(chains: Sweeping, most: int) -> np.ndarray:
         return found
     chains.sweep(1)
     return chains.energies()[None]
-
-
-class PairCounts:
-    """How often each pair of units was up together, over all chains of an engine; exact integers."""
-
-    def __init__(self, n_units: int) -> None:
-        check_pairs(n_units)
-        self.counts = np.zeros((n_units, n_units), np.int64)
-        self.n = 0
-
-    def add(self, chains: Chains) -> None:
-        """Count the chains' present states."""
-        for k in range(len(chains.blocks)):
-            count_pairs(chains.words(k), self.counts)
-        self.n += chains.n_chains
-
-    def add_rows(self, packed: np.ndarray) -> None:
-        """Count states, (m, ceil(n_units / 8)) uint8, unit 0 in the lowest bit."""
-        words = np.empty((len(self.counts), -(-len(packed) // 64)), np.uint64)
-        turn_rows(packed, words, np.empty(64, np.uint64))
-        count_pairs(words, self.counts)
-        self.n += len(packed)
-
-    def up(self) -> np.ndarray:
-        """Return P(i and j up), a full symmetric matrix whose diagonal is P(i up)."""
-        found: np.ndarray = (self.counts + self.counts.T) / self.n  # of which one triangle is empty
-        np.fill_diagonal(found, self.counts.diagonal() / self.n)
-        return found
 
 
 @options
@@ -297,8 +266,6 @@ def _result(
 class TargetMoments:
     """Moments of `n_samples` states of `n_chains` chains, which come packed, in the order in which they were taken.
 
-    Threads count some of the chains each: counts are whole numbers, whoever adds them.
-
     Attributes
     ----------
     halves : PairHalves or None
@@ -316,43 +283,23 @@ class TargetMoments:
         halves: bool = False,
     ) -> None:
         n = model.n_units
-        self._units, self._n_units, self._threads = model.convention, n, threads
-        self._parts = parts_of(n_chains, min(threads, max(1, MOST_COUNTS // n**2)))
-        self._pairs = [PairCounts(n) for _ in self._parts] if pairs else []
+        self._units, self._threads = model.convention, threads
+        self._pairs = shares_of_pairs(n, threads) if pairs else []
         self.halves = PairHalves(n, n_chains, n_samples) if halves else None
         self._block = np.arange(n_samples) * min(N_BLOCKS, n_samples) // n_samples
-        self._sums = np.zeros((self._block[-1] + 1, n_chains, n))
+        self._sums = np.zeros((self._block[-1] + 1, n_chains, n), np.int64)
         self._done = 0
 
     def add(self, packed: np.ndarray) -> None:
         """Count states, (n_samples, n_chains, ceil(n_units / 8)) uint8, unit 0 in the lowest bit."""
         first, self._done = self._done, self._done + len(packed)
-
-        def count(k: int) -> None:
-            chains = self._parts[k]
-            own = np.ascontiguousarray(packed[:, chains])
-            if self._pairs:
-                self._pairs[k].add_rows(own.reshape(-1, own.shape[2]))
-            step = max(1, CACHED // (own.shape[1] * self._n_units))
-            for begin in range(0, len(own), step):
-                up = np.unpackbits(own[begin : begin + step], axis=2, count=self._n_units, bitorder="little")
-                at = first + begin
-                add_by_part(self._sums[:, chains], self._block[at : at + len(up)], up)
-                if self.halves is not None:
-                    self.halves.add(up, at, chains)
-
-        fan_out(count, range(len(self._parts)), self._threads if 8 * packed.size >= WORTH_THREADS else 1)
+        blocks = self._block[first : self._done]
+        count_states(packed, blocks, self._sums, self._threads, self._pairs, self.halves, first)
 
     @property
     def pairs(self) -> PairCounts | None:
         """How often each pair of units was up together."""
-        if not self._pairs:
-            return None
-        total = PairCounts(self._n_units)
-        for one in self._pairs:
-            total.counts += one.counts
-            total.n += one.n
-        return total
+        return added(self._pairs) if self._pairs else None
 
     def means(self) -> np.ndarray:
         """Return the part of the time that units are up in blocks of samples, (n_blocks, n_chains, n_units)."""

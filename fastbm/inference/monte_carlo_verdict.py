@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from dataclasses import dataclass
 
@@ -10,60 +9,14 @@ import numpy as np
 
 from .. import diagnostics
 from .._base import checks
-from ..data.rows import add_bits
-from ..diagnostics.bits import FALSE_ALARM, bit_r_hat, r_hat_limit
+from ..diagnostics.bits import FALSE_ALARM, beyond_chance, r_hat_limit
 from ..diagnostics.drift import drifts
 from ..diagnostics.ranks import largest_r_hats
 from ..machine.machine import BoltzmannMachine
 from ..sampling import valleys
+from .chain_counts import PairHalves
 
 FEWEST_SAMPLES, FEWEST = 32, 256  # of a chain and in all, of which fewer leave error bars themselves uncertain
-MOST_PAIRS = 256  # of units, about, that are looked at; as many as there are units where these are more
-
-
-def add_by_part(sums: np.ndarray, parts: np.ndarray, bits: np.ndarray) -> None:
-    """Add bits (n, ...) to the sums of their parts, numbers (n,) in ascending order. Mutates `sums`."""
-    ends = [*(np.flatnonzero(np.diff(parts)) + 1).tolist(), len(parts)]
-    for begin, end in itertools.pairwise([0, *ends]):
-        add_bits(sums[parts[begin]], bits[begin:end])
-
-
-def parts_of(n: int, n_parts: int) -> list[slice]:
-    """Return up to so many slices, of like sizes, of `n` chains or units."""
-    ends = [n * k // n_parts for k in range(n_parts + 1)]
-    return [slice(first, last) for first, last in itertools.pairwise(ends) if first < last]
-
-
-class PairHalves:
-    """How often units i and i + d differed in either half of every chain, for some distances d."""
-
-    def __init__(self, n_units: int, n_chains: int, n_samples: int) -> None:
-        n_shifts = int(np.clip(MOST_PAIRS // n_units, 1, max(1, n_units // 2)))
-        self._shifts = np.unique(np.linspace(1, max(1, n_units // 2), n_shifts).astype(int))
-        self._half, self._rest = n_samples // 2, n_samples - n_samples // 2
-        self.counts = np.zeros((3, n_chains, n_units * len(self._shifts)), np.int64)
-
-    def add(self, up: np.ndarray, first: int, chains: slice) -> None:
-        """Count samples of some chains from `first` on, (n, n_chains, n_units) of 0 and 1."""
-        at = first + np.arange(len(up))
-        parts = np.add(at >= self._half, at >= self._rest, dtype=np.int64)  # the middle one of an odd number is neither
-        n_units, differ = up.shape[2], np.empty_like(up)
-        for k, d in enumerate(self._shifts):
-            np.bitwise_xor(up[..., d:], up[..., :-d], out=differ[..., d:])
-            np.bitwise_xor(up[..., :d], up[..., -d:], out=differ[..., :d])
-            add_by_part(self.counts[:, chains, n_units * k : n_units * (k + 1)], parts, differ)
-
-    def r_hat(self) -> float:
-        """Return the largest R-hat of all pairs, `R_HAT_LIMIT` at most where it does not pass what chance may bring."""
-        if self._half < 2:
-            return math.nan
-        found = float(bit_r_hat(self.counts[::2], self._half).max())
-        return _beyond(found, r_hat_limit(self._half, self.counts.shape[1], self.counts.shape[2]))
-
-
-def _beyond(r_hat: float, limit: float) -> float:
-    """Return R-hat where it is above its limit, else no more than `R_HAT_LIMIT`."""
-    return r_hat if r_hat > limit else min(r_hat, diagnostics.R_HAT_LIMIT)
 
 
 @dataclass(frozen=True)
@@ -125,7 +78,7 @@ def _r_hat(energies: np.ndarray, blocks: np.ndarray, pairs: PairHalves | None, t
     known = [of_energy]
     if len(blocks) >= 4:
         limit = r_hat_limit(len(blocks) // 2, blocks.shape[1], blocks.shape[2], worth=1.0)
-        known.append(_beyond(of_units, limit))
+        known.append(beyond_chance(of_units, limit))
     if pairs is not None:
         known.append(pairs.r_hat())
     return max(known)

@@ -255,38 +255,87 @@ def _add_looked_up(fields, columns, tables, tail, masks, words, room, n_whole):
         add_with_rows(fields, tail, words[n_whole:], masks, room)
 
 
+@apart_borrowing
+def _turn_square(square):
+    """Turn 64 rows of 64 bits, (64,) uint64, which it mutates: halves of blocks of 64, 32, ... 2 bits are exchanged.
+
+    Warren, Hacker's Delight (2013), section 7-3.
+    """
+    half, low = 32, np.uint64(0xFFFFFFFF)
+    while half:
+        begin = 0
+        while begin < 64:  # of a range with a step that varies LLVM knows less
+            for k in range(begin, begin + half):
+                changed = ((square[k] >> np.uint64(half)) ^ square[k + half]) & low
+                square[k] ^= changed << np.uint64(half)
+                square[k + half] ^= changed
+            begin += 2 * half
+        half >>= 1
+        low ^= low << np.uint64(half)
+
+
+@apart_borrowing
+def _word_of_bytes(row, first):
+    """Return up to eight bytes of a row from `first` on as a word."""
+    word = np.uint64(0)
+    for k in range(min(8, row.shape[0] - first)):
+        word |= np.uint64(row[first + k]) << np.uint64(8 * k)
+    return word
+
+
 @borrowing
 def turn_rows(rows, words, square):
     """Turn packed rows (m, ceil(n_units / 8)) uint8 into a row of bits for each unit, with zeros beyond m.
 
-    Mutates `words` (n_units, ceil(m / 64)) uint64; `square` (64,) uint64 is room. 64 rows and units at a time exchange
-    halves of blocks of 64, 32, ... 2 bits (Warren, Hacker's Delight (2013), section 7-3).
+    Mutates `words` (n_units, ceil(m / 64)) uint64; `square` (64,) uint64 is room.
     Cost: six passes over the words, vectorised but for the narrowest.
     """
-    m, n_bytes = rows.shape
     for b in range(words.shape[1]):
-        n_rows = min(64, m - 64 * b)
-        for group in range((n_bytes + 7) // 8):
+        n_rows = min(64, rows.shape[0] - 64 * b)
+        for group in range((rows.shape[1] + 7) // 8):
             for k in range(n_rows):
-                word = np.uint64(0)
-                for byte in range(min(8, n_bytes - 8 * group)):
-                    word |= np.uint64(rows[64 * b + k, 8 * group + byte]) << np.uint64(8 * byte)
-                square[k] = word
+                square[k] = _word_of_bytes(rows[64 * b + k], 8 * group)
             for k in range(n_rows, 64):
                 square[k] = np.uint64(0)
-            half, low = 32, np.uint64(0xFFFFFFFF)
-            while half:
-                begin = 0
-                while begin < 64:  # of a range with a step that varies LLVM knows less
-                    for k in range(begin, begin + half):
-                        changed = ((square[k] >> np.uint64(half)) ^ square[k + half]) & low
-                        square[k] ^= changed << np.uint64(half)
-                        square[k + half] ^= changed
-                    begin += 2 * half
-                half >>= 1
-                low ^= low << np.uint64(half)
+            _turn_square(square)
             for k in range(min(64, words.shape[0] - 64 * group)):
                 words[64 * group + k, b] = square[k]
+
+
+@borrowing
+def count_chains(packed, first, last, parts, halves, shifts, words, ups, unlike):
+    """Add how often the units of chains from `first` to before `last` are up, and how often pairs of them differ.
+
+    Mutates `ups` (n_parts, n_chains, n_units) and `unlike` (n_halves, n_chains, n_shifts * n_units), both int64; pair
+    (s, i) is unit i and the one that is shifts[s] before it, all round. `packed` (n_samples, n_chains, n_bytes) uint8;
+    `parts` and `halves` (n_samples,) tell where a sample counts; `words` (64 ceil(n_bytes / 8),) uint64 is room.
+    Cost: six passes over the bits, and a population count for 64 samples of a unit or a pair.
+    """
+    n_units = ups.shape[2]
+    for c in range(first, last):
+        for begin in range(0, packed.shape[0], 64):
+            n_samples, k = min(64, packed.shape[0] - begin), 0
+            for group in range((packed.shape[2] + 7) // 8):
+                square = words[64 * group : 64 * group + 64]
+                for t in range(n_samples):
+                    square[t] = _word_of_bytes(packed[begin + t, c], 8 * group)
+                for t in range(n_samples, 64):
+                    square[t] = np.uint64(0)
+                _turn_square(square)
+            while k < n_samples:
+                start, part, half = k, parts[begin + k], halves[begin + k]
+                while k < n_samples and parts[begin + k] == part and halves[begin + k] == half:
+                    k += 1
+                mask = ~np.uint64(0) >> np.uint64(64 - k + start) << np.uint64(start)
+                sums = ups[part, c]
+                for u in range(n_units):
+                    sums[u] += count_bits(words[u] & mask)
+                for s in range(shifts.shape[0]):
+                    shift, sums = shifts[s], unlike[half, c, n_units * s : n_units * (s + 1)]
+                    for u in range(shift):
+                        sums[u] += count_bits((words[u] ^ words[u + n_units - shift]) & mask)
+                    for u in range(shift, n_units):
+                        sums[u] += count_bits((words[u] ^ words[u - shift]) & mask)
 
 
 @borrowing

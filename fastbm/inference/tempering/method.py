@@ -14,13 +14,12 @@ from ... import diagnostics
 from ..._base.options import Least, options
 from ..._base.steps import SOON, tell
 from ..._base.threads import fan_out
-from ...data.rows import add_bits
 from ...machine.machine import BoltzmannMachine
 from ...sampling.tempering import TemperedChains
 from ...sampling.unseen import unseen
+from ..chain_counts import count_states
 from ..estimator import SWEEPS, Examined, Knob, refuse_beside_betas, refuse_no_samples, sweeps
-from ..monte_carlo import PIECE, WORTH_THREADS, TargetMoments, find_burn_in
-from ..monte_carlo_verdict import parts_of
+from ..monte_carlo import PIECE, TargetMoments, find_burn_in
 from ..result import Inference
 from ..scout.bases import unseen_starts
 from ..scout.bounds import certain
@@ -195,17 +194,10 @@ def _record(
         if target is not None:
             target.add(row["samples/states"])
         if n_up is not None:
-            _count(row["ladder/states"], n_up, threads)
+            packed = row["ladder/states"]
+            lanes = packed.reshape(len(packed), -1, packed.shape[-1])
+            count_states(lanes, np.zeros(len(packed), np.int64), n_up.reshape(1, -1, chains.n_units), threads)
     return energies, at_target
-
-
-def _count(packed: np.ndarray, n_up: np.ndarray, threads: int) -> None:
-    """Add packed states (n, n_chains, n_betas, n_bytes) to `n_up`, which it mutates, on threads some chains each."""
-
-    def add(chains: slice) -> None:
-        add_bits(n_up[chains], np.unpackbits(packed[:, chains], axis=-1, count=n_up.shape[-1], bitorder="little"))
-
-    fan_out(add, parts_of(len(n_up), threads), threads if 8 * packed.size >= WORTH_THREADS else 1)
 
 
 def _errors(terms: np.ndarray, threads: int) -> np.ndarray:

@@ -17,7 +17,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ..._base import rng
-from ...inference.monte_carlo import PairCounts
+from ...inference.chain_counts import PairCounts
 from ...inference.result import moments_from_up
 from ...machine.clamping import Clamped
 from ...machine.couplings import Couplings

@@ -1,0 +1,116 @@
+"""How often units of chains are up, and pairs of them up together or unlike, in states that come packed.
+
+These are whole numbers, whoever adds them: threads count some of the chains each.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from .._base.threads import fan_out
+from ..diagnostics.bits import beyond_chance, bit_r_hat, r_hat_limit
+from ..kernels.bits import count_chains, count_pairs, turn_rows
+from ..sampling import Chains
+from .result import check_pairs
+
+WORTH_THREADS = 1 << 19  # bits, from which on threads count them together
+MOST_COUNTS = 1 << 24  # of pairs of units, over all threads
+MOST_PAIRS = 256  # of units, about, that are looked at; as many as there are units where these are more
+
+
+class PairCounts:
+    """How often each pair of units was up together, over all chains of an engine; exact integers."""
+
+    def __init__(self, n_units: int) -> None:
+        check_pairs(n_units)
+        self.counts = np.zeros((n_units, n_units), np.int64)
+        self.n = 0
+
+    def add(self, chains: Chains) -> None:
+        """Count the chains' present states."""
+        for k in range(len(chains.blocks)):
+            count_pairs(chains.words(k), self.counts)
+        self.n += chains.n_chains
+
+    def add_rows(self, packed: np.ndarray) -> None:
+        """Count states, (m, ceil(n_units / 8)) uint8, unit 0 in the lowest bit."""
+        words = np.empty((len(self.counts), -(-len(packed) // 64)), np.uint64)
+        turn_rows(packed, words, np.empty(64, np.uint64))
+        count_pairs(words, self.counts)
+        self.n += len(packed)
+
+    def up(self) -> np.ndarray:
+        """Return P(i and j up), a full symmetric matrix whose diagonal is P(i up)."""
+        found: np.ndarray = (self.counts + self.counts.T) / self.n  # of which one triangle is empty
+        np.fill_diagonal(found, self.counts.diagonal() / self.n)
+        return found
+
+
+class PairHalves:
+    """How often units i and i + d differed in either half of every chain, for some distances d."""
+
+    def __init__(self, n_units: int, n_chains: int, n_samples: int) -> None:
+        n_shifts = int(np.clip(MOST_PAIRS // n_units, 1, max(1, n_units // 2)))
+        self.shifts = np.unique(np.linspace(1, max(1, n_units // 2), n_shifts).astype(np.int64))
+        self._half, self._rest = n_samples // 2, n_samples - n_samples // 2
+        self.counts = np.zeros((3, n_chains, n_units * len(self.shifts)), np.int64)
+
+    def places(self, first: int, n: int) -> np.ndarray:
+        """Return where `n` samples from `first` on count: half 0 or 2, between which an odd number has one."""
+        at = first + np.arange(n)
+        return np.add(at >= self._half, at >= self._rest, dtype=np.int64)
+
+    def r_hat(self) -> float:
+        """Return the largest R-hat of all pairs, `R_HAT_LIMIT` at most where it does not pass what chance may bring."""
+        if self._half < 2:
+            return math.nan
+        found = float(bit_r_hat(self.counts[::2], self._half).max())
+        return beyond_chance(found, r_hat_limit(self._half, self.counts.shape[1], self.counts.shape[2]))
+
+
+def count_states(
+    packed: np.ndarray,
+    parts: np.ndarray,
+    ups: np.ndarray,
+    threads: int,
+    pairs: Sequence[PairCounts] = (),
+    halves: PairHalves | None = None,
+    first: int = 0,
+) -> None:
+    """Count states of chains, (n_samples, n_chains, ceil(n_units / 8)) uint8, unit 0 in the lowest bit.
+
+    Mutates `ups` (n_parts, n_chains, n_units) int64, whose part of a sample `parts` (n_samples,) tell, and what else is
+    given: `pairs`, one for each share of the states, and `halves`, of whose samples these are those from `first` on.
+    """
+    n_samples, n_chains, n_bytes = packed.shape
+    rows, words = packed.reshape(-1, n_bytes), 64 * -(-n_bytes // 8)
+    if halves is None:
+        places, shifts, unlike = parts, np.empty(0, np.int64), np.empty((1, 1, 0), np.int64)
+    else:
+        places, shifts, unlike = halves.places(first, n_samples), halves.shifts, halves.counts
+    n_shares = len(pairs) or threads
+
+    def count(k: int) -> None:
+        begin, end = n_chains * k // n_shares, n_chains * (k + 1) // n_shares
+        count_chains(packed, begin, end, parts, places, shifts, np.empty(words, np.uint64), ups, unlike)
+        if pairs:
+            pairs[k].add_rows(rows[n_samples * begin : n_samples * end])
+
+    fan_out(count, range(n_shares), threads if 8 * packed.size >= WORTH_THREADS else 1)
+
+
+def shares_of_pairs(n_units: int, threads: int) -> list[PairCounts]:
+    """Return empty counts for as many shares as threads have memory for."""
+    return [PairCounts(n_units) for _ in range(min(threads, max(1, MOST_COUNTS // n_units**2)))]
+
+
+def added(shares: Sequence[PairCounts]) -> PairCounts:
+    """Return the counts of all shares together; at least one."""
+    total = PairCounts(len(shares[0].counts))
+    for one in shares:
+        total.counts += one.counts
+        total.n += one.n
+    return total
