@@ -5,6 +5,8 @@ Means and second moments of recorded states, gathered piece by piece.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any, ClassVar, Literal, Protocol
 
 import numpy as np
@@ -13,7 +15,7 @@ from .. import diagnostics
 from .._base.options import Least, options
 from .._base.steps import SOON, tell
 from .._base.threads import fan_out
-from ..diagnostics.autocorrelation import tau_and_error
+from ..diagnostics.autocorrelation import standard_error, tau_and_error
 from ..machine.machine import BoltzmannMachine
 from ..sampling import make_chains
 from ..sampling.chains import resolve_order, threads_between, warn_if_periodic
@@ -132,12 +134,10 @@ class _Chains(Examined):
             target.add(found["samples/states"])
         frozen = self.n_chains == 1 and chains.n_flips == flips  # and no other chain to tell whether that is right
         blocks = target.means()
-        (tau, energy_error), noise = fan_out(
-            lambda look: look(),
-            [lambda: tau_and_error(energies), lambda: diagnostics.standard_error(blocks)],
-            threads if blocks.size >= WORTH_THREADS else 1,
-        )
-        ess = energies.size / (2 * tau)
+        looks: list[Callable[[], Any]] = [partial(tau_and_error, energies)]
+        looks += [partial(standard_error, part) for part in _of_units(blocks, threads)]
+        (tau, energy_error), *noises = fan_out(lambda look: look(), looks, threads)
+        ess, noise = energies.size / (2 * tau), np.concatenate(noises)
         verdict = judge_chains(
             model,
             beta,
@@ -197,6 +197,12 @@ def _is_one_point(initial: Any) -> bool:
         return initial == "up"
     states = np.atleast_2d(initial)
     return bool((states == states[0]).all())
+
+
+def _of_units(blocks: np.ndarray, threads: int) -> list[np.ndarray]:
+    """Return blocks (n_blocks, n_chains, n_units) some units each where that is worth threads, whose work is alike."""
+    n_parts = min(blocks.shape[2], 4 * threads) if threads > 1 and blocks.size >= WORTH_THREADS else 1
+    return np.array_split(blocks, n_parts, axis=2)
 
 
 def _errors_of_fractions(
@@ -309,7 +315,7 @@ class TargetMoments:
         """Return the moment fields of an Inference; for the arguments see `_errors_of_fractions`."""
         pairs, blocks = self.pairs, self.means()
         assert pairs is not None
-        noise = diagnostics.standard_error(blocks)
+        noise = np.concatenate(fan_out(standard_error, _of_units(blocks, self._threads), self._threads))
         if blocks.shape[1] >= FEWEST_SPREAD:
             of_chains = blocks.mean(axis=0)
             noise = np.maximum(noise, spread_error(of_chains - of_chains.mean(axis=0)))
