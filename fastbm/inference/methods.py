@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Executor
-from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -111,8 +110,8 @@ def run_method(
     if isinstance(chosen, Exact):  # its engines hold BLAS to a thread where they need it, and small sums are soon done
         result = chosen.sum(model, beta=beta, clamp=clamp, moments=moments, threads=threads, plan=plan)
     else:
-        products = model.is_layered or chosen.all_pairs  # on more threads they have other bits
-        with single_threaded_blas() if products else nullcontext():
+        # on more threads products have other bits, and threads of BLAS keep processors busy after them
+        with single_threaded_blas():
             try:
                 common: dict[str, Any] = {"beta": beta, "moments": moments, "seed": seed, "threads": threads}
                 result = _dispatch(model, chosen, clamp, common, executor)

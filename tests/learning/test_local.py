@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse
+from threadpoolctl import threadpool_limits
 
 import fastbm as bm
 from fastbm.kernels.learning.conditionals import LANES, exponential_residuals, logistic_residuals
@@ -375,3 +376,12 @@ def test_a_hundred_spins_are_found() -> None:
         assert run.converged
         error = (run.model.weights - 0.6 * model.weights)[np.triu_indices(100, 1)]
         assert np.sqrt(np.mean(error**2)) < 0.02
+
+
+def test_bits_do_not_depend_on_the_threads_of_blas():
+    rows = np.random.default_rng(0).random((6_000, 100)) < 0.4
+    found = []
+    for threads in (1, 2):
+        with threadpool_limits(threads, "blas"):
+            found.append(bm.fit(rows, "pseudolikelihood", epochs=1, evaluate="none").model)
+    assert np.array_equal(found[0].weights, found[1].weights)
