@@ -21,7 +21,7 @@ from ...sampling.engine.lanes import BLOCK, Lanes, lanes_of
 from ..scout.marginal import PIECE_SECONDS
 
 GRAIN = 2.0**-30  # log-odds of the product model are multiples of it, so that sums of them do not round
-FEWEST = 32  # chains of a block that is made for a thread which would have none
+FEWEST = 16  # chains of a block that is made for a thread which would have none
 WORTH_A_THREAD = 1e-3  # seconds of steps, by the built-in speeds, below which threads come too late
 
 T = TypeVar("T")
