@@ -62,7 +62,7 @@ def _counted(up: Rows, first: int, last: int) -> np.ndarray:
     counts, square = np.zeros((up.n_units,) * 2, np.int64), np.empty(64, np.uint64)
     n_rows = 64 * max(WORDS // up.n_units, FEWEST_WORDS)
     for some in up.blocks(n_rows * up.n_units, first, last):
-        packed = np.ascontiguousarray(up.packed(some))
+        packed = np.array(up.packed(some))  # which may be written to, as others that the kernel was compiled for
         words = np.empty((up.n_units, -(-len(packed) // 64)), np.uint64)
         turn_rows(packed, words, square)
         count_pairs(words, counts)

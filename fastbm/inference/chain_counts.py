@@ -17,7 +17,8 @@ from ..sampling import Chains
 from .result import check_pairs
 
 WORTH_THREADS = 1 << 19  # bits, from which on threads count them together
-MOST_COUNTS = 1 << 24  # of pairs of units, over all threads
+MOST_COUNTS = 1 << 24  # of pairs of units, over all shares of the rows
+FEWEST_ROWS = 1 << 10  # of a share, which goes through all pairs
 MOST_PAIRS = 256  # of units, about, that are looked at; as many as there are units where these are more
 
 
@@ -55,19 +56,20 @@ class PairHalves:
     def __init__(self, n_units: int, n_chains: int, n_samples: int) -> None:
         n_shifts = int(np.clip(MOST_PAIRS // n_units, 1, max(1, n_units // 2)))
         self.shifts = np.unique(np.linspace(1, max(1, n_units // 2), n_shifts).astype(np.int64))
-        self._half, self._rest = n_samples // 2, n_samples - n_samples // 2
-        self.counts = np.zeros((3, n_chains, n_units * len(self.shifts)), np.int64)
+        self._half, odd = divmod(n_samples, 2)
+        self._rest = self._half + odd
+        self.counts = np.zeros((2 + odd, n_chains, n_units * len(self.shifts)), np.int64)
 
     def places(self, first: int, n: int) -> np.ndarray:
-        """Return where `n` samples from `first` on count: half 0 or 2, between which an odd number has one."""
+        """Return where `n` samples from `first` on count: half 0 or 1, or 2 for the middle one of an odd number."""
         at = first + np.arange(n)
-        return np.add(at >= self._half, at >= self._rest, dtype=np.int64)
+        return np.where(at < self._half, 0, np.where(at < self._rest, 2, 1))
 
     def r_hat(self) -> float:
         """Return the largest R-hat of all pairs, `R_HAT_LIMIT` at most where it does not pass what chance may bring."""
         if self._half < 2:
             return math.nan
-        found = float(bit_r_hat(self.counts[::2], self._half).max())
+        found = float(bit_r_hat(self.counts[:2], self._half).max())
         return beyond_chance(found, r_hat_limit(self._half, self.counts.shape[1], self.counts.shape[2]))
 
 
@@ -86,20 +88,24 @@ def count_states(
     given: `pairs`, one for each share of the states, and `halves`, of whose samples these are those from `first` on.
     """
     n_samples, n_chains, n_bytes = packed.shape
-    rows, words = packed.reshape(-1, n_bytes), 64 * -(-n_bytes // 8)
+    rows, n_words = packed.reshape(-1, n_bytes), 64 * -(-n_bytes // 8)
     if halves is None:
         places, shifts, unlike = parts, np.empty(0, np.int64), np.empty((1, 1, 0), np.int64)
     else:
         places, shifts, unlike = halves.places(first, n_samples), halves.shifts, halves.counts
-    n_shares = len(pairs) or threads
+    threads = threads if 8 * packed.size >= WORTH_THREADS else 1
+    pairs = pairs[: 1 if threads == 1 else max(1, len(rows) // FEWEST_ROWS)]
 
-    def count(k: int) -> None:
-        begin, end = n_chains * k // n_shares, n_chains * (k + 1) // n_shares
-        count_chains(packed, begin, end, parts, places, shifts, np.empty(words, np.uint64), ups, unlike)
-        if pairs:
-            pairs[k].add_rows(rows[n_samples * begin : n_samples * end])
+    def count(share: tuple[PairCounts | None, int, int]) -> None:
+        counts, k, n = share
+        if counts is not None:
+            counts.add_rows(rows[len(rows) * k // n : len(rows) * (k + 1) // n])
+            return
+        chains = n_chains * k // n, n_chains * (k + 1) // n
+        count_chains(packed, chains, parts, places, shifts, np.empty(n_words, np.uint64), ups, unlike)
 
-    fan_out(count, range(n_shares), threads if 8 * packed.size >= WORTH_THREADS else 1)
+    shares: list[tuple[PairCounts | None, int, int]] = [(one, k, len(pairs)) for k, one in enumerate(pairs)]
+    fan_out(count, shares + [(None, k, threads) for k in range(threads)], threads)
 
 
 def shares_of_pairs(n_units: int, threads: int) -> list[PairCounts]:
@@ -108,9 +114,10 @@ def shares_of_pairs(n_units: int, threads: int) -> list[PairCounts]:
 
 
 def added(shares: Sequence[PairCounts]) -> PairCounts:
-    """Return the counts of all shares together; at least one."""
-    total = PairCounts(len(shares[0].counts))
-    for one in shares:
-        total.counts += one.counts
-        total.n += one.n
-    return total
+    """Return the counts of all shares together, in the first, which takes them from the others."""
+    whole, *others = shares
+    for one in others:
+        whole.counts += one.counts
+        whole.n += one.n
+        one.counts[:] = one.n = 0
+    return whole

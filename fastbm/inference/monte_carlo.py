@@ -201,8 +201,9 @@ def _is_one_point(initial: Any) -> bool:
 
 def _of_units(blocks: np.ndarray, threads: int) -> list[np.ndarray]:
     """Return blocks (n_blocks, n_chains, n_units) some units each where that is worth threads, whose work is alike."""
-    n_parts = min(blocks.shape[2], 4 * threads) if threads > 1 and blocks.size >= WORTH_THREADS else 1
-    return np.array_split(blocks, n_parts, axis=2)
+    # NumPy adds up the numbers of one unit alone in another order than those of two or more
+    n_parts = min(blocks.shape[2] // 2, 4 * threads) if threads > 1 and blocks.size >= WORTH_THREADS else 1
+    return np.array_split(blocks, max(n_parts, 1), axis=2)
 
 
 def _errors_of_fractions(

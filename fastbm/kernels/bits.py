@@ -302,40 +302,51 @@ def turn_rows(rows, words, square):
                 words[64 * group + k, b] = square[k]
 
 
+@apart_borrowing
+def _next_run(places, first, start, n):
+    """Return the end of the run of one place from sample `start` on, of `n` that begin with `first`, and its bits."""
+    end = start + 1
+    while end < n and places[first + end] == places[first + start]:
+        end += 1
+    return end, ~np.uint64(0) >> np.uint64(64 - end + start) << np.uint64(start)
+
+
 @borrowing
-def count_chains(packed, first, last, parts, halves, shifts, words, ups, unlike):
-    """Add how often the units of chains from `first` to before `last` are up, and how often pairs of them differ.
+def count_chains(packed, chains, parts, halves, shifts, words, ups, unlike):
+    """Add how often units of some chains, from the first to before the last, are up, and how often pairs differ.
 
     Mutates `ups` (n_parts, n_chains, n_units) and `unlike` (n_halves, n_chains, n_shifts * n_units), both int64; pair
     (s, i) is unit i and the one that is shifts[s] before it, all round. `packed` (n_samples, n_chains, n_bytes) uint8;
     `parts` and `halves` (n_samples,) tell where a sample counts; `words` (64 ceil(n_bytes / 8),) uint64 is room.
-    Cost: six passes over the bits, and a population count for 64 samples of a unit or a pair.
+    Cost: six passes over the bits of 64 samples, and a population count for each part, or half, and unit, or pair.
     """
     n_units = ups.shape[2]
-    for c in range(first, last):
-        for begin in range(0, packed.shape[0], 64):
-            n_samples, k = min(64, packed.shape[0] - begin), 0
+    for c in range(chains[0], chains[1]):
+        for first in range(0, packed.shape[0], 64):
+            n_samples = min(64, packed.shape[0] - first)
             for group in range((packed.shape[2] + 7) // 8):
                 square = words[64 * group : 64 * group + 64]
                 for t in range(n_samples):
-                    square[t] = _word_of_bytes(packed[begin + t, c], 8 * group)
+                    square[t] = _word_of_bytes(packed[first + t, c], 8 * group)
                 for t in range(n_samples, 64):
                     square[t] = np.uint64(0)
                 _turn_square(square)
-            while k < n_samples:
-                start, part, half = k, parts[begin + k], halves[begin + k]
-                while k < n_samples and parts[begin + k] == part and halves[begin + k] == half:
-                    k += 1
-                mask = ~np.uint64(0) >> np.uint64(64 - k + start) << np.uint64(start)
-                sums = ups[part, c]
+            end = 0
+            while end < n_samples:
+                sums = ups[parts[first + end], c]
+                end, run = _next_run(parts, first, end, n_samples)
                 for u in range(n_units):
-                    sums[u] += count_bits(words[u] & mask)
+                    sums[u] += count_bits(words[u] & run)
+            end = 0 if shifts.shape[0] else n_samples
+            while end < n_samples:
+                sums = unlike[halves[first + end], c]
+                end, run = _next_run(halves, first, end, n_samples)
                 for s in range(shifts.shape[0]):
-                    shift, sums = shifts[s], unlike[half, c, n_units * s : n_units * (s + 1)]
+                    shift, pair = shifts[s], n_units * s
                     for u in range(shift):
-                        sums[u] += count_bits((words[u] ^ words[u + n_units - shift]) & mask)
+                        sums[pair + u] += count_bits((words[u] ^ words[u + n_units - shift]) & run)
                     for u in range(shift, n_units):
-                        sums[u] += count_bits((words[u] ^ words[u - shift]) & mask)
+                        sums[pair + u] += count_bits((words[u] ^ words[u - shift]) & run)
 
 
 @borrowing

@@ -8,8 +8,11 @@ import mpmath
 import numpy as np
 from hypothesis import given, settings, strategies as st
 
-from fastbm.data.rows import pack_rows
-from fastbm.kernels.bits import count_pairs, pack_lane, pack_units, turn_rows
+import fastbm as bm
+from fastbm.data import counting
+from fastbm.data.rows import Rows, pack_rows
+from fastbm.inference.monte_carlo import TargetMoments
+from fastbm.kernels.bits import count_chains, count_pairs, pack_lane, pack_units, turn_rows
 from fastbm.kernels.energy import energies_dense
 from fastbm.kernels.functions import exp2_float64, exp_float32, exp_float64, expm1_negative, log1p_float64
 from tests.twins import reference
@@ -191,15 +194,22 @@ def test_every_bit_of_a_word_is_counted():
         assert counts[0, 0] == word.bit_count()
 
 
-def test_one_compiled_signature():
+def test_one_compiled_signature(monkeypatch):
     def run_all(n, lanes):
         weights, bias = random_machine(n, seed=11)
         energies_dense(np.ones((n, 16 * lanes)), weights, bias[:, None].copy(), np.zeros(16 * lanes), 0, n)
         up = random_bits(n, lanes, seed=12)
         pack_units(up, np.zeros((lanes, -(-n // 8)), np.uint8))
         count_pairs(pack_rows(up.T), np.zeros((n, n), np.int64))
+        packed = np.zeros((lanes, -(-n // 8)), np.uint8)
+        packed.flags.writeable = False
+        counting.count_together(Rows.of_packed(packed, n))
+        TargetMoments(bm.BoltzmannMachine(np.zeros((n, n))), 3, lanes, 1, halves=True).add(
+            np.zeros((3, lanes, -(-n // 8)), np.uint8)
+        )
 
-    kernels = (energies_dense, pack_units, count_pairs)
+    monkeypatch.setattr(counting, "LARGE", 0)
+    kernels = (energies_dense, pack_units, count_pairs, turn_rows, count_chains)
     run_all(5, 5)
     before = [list(getattr(kernel, "signatures", [])) for kernel in kernels]
     run_all(1, 1)
