@@ -200,7 +200,7 @@ def _is_one_point(initial: Any) -> bool:
 
 
 def _of_units(blocks: np.ndarray, threads: int) -> list[np.ndarray]:
-    """Return blocks (n_blocks, n_chains, n_units) cut by units, into a few parts for each thread if that is worth it."""
+    """Return blocks (n_blocks, n_chains, n_units) cut by units, into parts for each thread if that is worth it."""
     # NumPy adds up the numbers of one unit alone in another order than those of two or more
     n_parts = min(blocks.shape[2] // 2, 4 * threads) if threads > 1 and blocks.size >= WORTH_THREADS else 1
     return np.array_split(blocks, max(n_parts, 1), axis=2)
