@@ -331,7 +331,7 @@ def count_chains(packed, chains, parts, halves, shifts, words, ups, unlike):
                 for t in range(n_samples, 64):
                     square[t] = np.uint64(0)
                 _turn_square(square)
-            end = 0
+            end = np.int64(0)  # a literal would compile what it is given to once more
             while end < n_samples:
                 sums = ups[parts[first + end], c]
                 end, run = _next_run(parts, first, end, n_samples)
