@@ -59,15 +59,20 @@ def _counted(up: Rows, first: int, last: int) -> np.ndarray:
     kind = kind_of_counts(last - first)
     if (last - first) * up.n_units**2 < LARGE:
         return _multiplied(up, first, last).astype(kind)
-    counts, square = np.zeros((up.n_units,) * 2, np.int64), np.empty(64, np.uint64)
+    counts = np.zeros((up.n_units,) * 2, np.int64)
     n_rows = 64 * max(WORDS // up.n_units, FEWEST_WORDS)
     for some in up.blocks(n_rows * up.n_units, first, last):
         packed = np.array(up.packed(some))  # which may be written to, as others that the kernel was compiled for
-        words = np.empty((up.n_units, -(-len(packed) // 64)), np.uint64)
-        turn_rows(packed, words, square)
-        count_pairs(words, counts)
+        count_pairs(turned(packed, up.n_units), counts)
     counts += np.triu(counts, 1).T
     return counts.astype(kind)
+
+
+def turned(packed: np.ndarray, n_units: int) -> np.ndarray:
+    """Return packed rows (m, ceil(n_units / 8)) as `pack_rows` does their bits."""
+    words = np.empty((n_units, -(-len(packed) // 64)), np.uint64)
+    turn_rows(packed, words, np.empty(64, np.uint64))
+    return words
 
 
 def _multiplied(up: Rows, first: int, last: int) -> np.ndarray:

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial, reduce
 
 import numpy as np
 
 from .._base.threads import fan_out
+from ..data.counting import turned
 from ..diagnostics.bits import beyond_chance, bit_r_hat, r_hat_limit
-from ..kernels.bits import count_chains, count_pairs, turn_rows
+from ..kernels.bits import count_chains, count_pairs
 from ..sampling import Chains
 from .result import check_pairs
 
@@ -38,9 +40,7 @@ class PairCounts:
 
     def add_rows(self, packed: np.ndarray) -> None:
         """Count states, (m, ceil(n_units / 8)) uint8, unit 0 in the lowest bit."""
-        words = np.empty((len(self.counts), -(-len(packed) // 64)), np.uint64)
-        turn_rows(packed, words, np.empty(64, np.uint64))
-        count_pairs(words, self.counts)
+        count_pairs(turned(packed, len(self.counts)), self.counts)
         self.n += len(packed)
 
     def up(self) -> np.ndarray:
@@ -85,7 +85,8 @@ def count_states(
     """Count states of chains, (n_samples, n_chains, ceil(n_units / 8)) uint8, unit 0 in the lowest bit.
 
     Mutates `ups` (n_parts, n_chains, n_units) int64, whose part of a sample `parts` (n_samples,) tell, and what else is
-    given: `pairs`, one for each share of the states, and `halves`, of whose samples these are those from `first` on.
+    given: some of `pairs`, each with a share of the states, and `halves`, of whose samples these are those from `first`
+    on.
     """
     n_samples, n_chains, n_bytes = packed.shape
     rows, n_words = packed.reshape(-1, n_bytes), 64 * -(-n_bytes // 8)
@@ -96,16 +97,13 @@ def count_states(
     threads = threads if 8 * packed.size >= WORTH_THREADS else 1
     pairs = pairs[: 1 if threads == 1 else max(1, len(rows) // FEWEST_ROWS)]
 
-    def count(share: tuple[PairCounts | None, int, int]) -> None:
-        counts, k, n = share
-        if counts is not None:
-            counts.add_rows(rows[len(rows) * k // n : len(rows) * (k + 1) // n])
-            return
-        chains = n_chains * k // n, n_chains * (k + 1) // n
+    def count(k: int) -> None:
+        chains = n_chains * k // threads, n_chains * (k + 1) // threads
         count_chains(packed, chains, parts, places, shifts, np.empty(n_words, np.uint64), ups, unlike)
 
-    shares: list[tuple[PairCounts | None, int, int]] = [(one, k, len(pairs)) for k, one in enumerate(pairs)]
-    fan_out(count, shares + [(None, k, threads) for k in range(threads)], threads)
+    ends = [len(rows) * k // len(pairs) for k in range(len(pairs) + 1)] if pairs else []
+    jobs = [partial(one.add_rows, rows[a:b]) for one, a, b in zip(pairs, ends, ends[1:], strict=False)]
+    fan_out(lambda job: job(), jobs + [partial(count, k) for k in range(threads)], threads)
 
 
 def shares_of_pairs(n_units: int, threads: int) -> list[PairCounts]:
@@ -114,10 +112,7 @@ def shares_of_pairs(n_units: int, threads: int) -> list[PairCounts]:
 
 
 def added(shares: Sequence[PairCounts]) -> PairCounts:
-    """Return the counts of all shares together, in the first, which takes them from the others."""
-    whole, *others = shares
-    for one in others:
-        whole.counts += one.counts
-        whole.n += one.n
-        one.counts[:] = one.n = 0
-    return whole
+    """Return the counts of all shares together."""
+    total = PairCounts(len(shares[0].counts))
+    total.counts, total.n = reduce(np.add, [one.counts for one in shares]), sum(one.n for one in shares)
+    return total

@@ -23,7 +23,7 @@ from ..sampling.engine.engine import Engine
 from ..sampling.single import WORTH_BLOCKS
 from ..sampling.tempering import TemperedChains
 from ..sampling.unseen import AGRESTI_COULL, rarely, unseen_flip
-from .chain_counts import WORTH_THREADS, PairCounts, PairHalves, added, count_states, shares_of_pairs
+from .chain_counts import PairCounts, PairHalves, added, count_states, shares_of_pairs
 from .estimator import SWEEPS, Examined, Knob, Order, refuse_no_samples, sweeps
 from .monte_carlo_verdict import ChainVerdict, judge_chains, warn_of_chains
 from .result import Inference, moments_from_up
@@ -31,6 +31,7 @@ from .scout.bounds import certain
 from .temperatures import FEWEST_SPREAD, spread_error
 
 PIECE = 1 << 22  # bits of states that are held at once, about
+WORTH_THREADS = 1 << 19  # numbers of blocks, from which on threads look at some units each
 N_BLOCKS = 32  # means over this many blocks of every chain are kept for the error bars
 
 

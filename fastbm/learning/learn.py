@@ -10,7 +10,6 @@ import numpy as np
 
 from .._base.checks import Diverged
 from .._base.streams import Stream
-from .._base.threads import single_threaded_blas
 from ..machine.machine import BoltzmannMachine
 from . import verdicts
 from .learners.adaptive import AutoSteps
@@ -53,7 +52,6 @@ class Learner:
     stopping : Stopping
     """
 
-    @single_threaded_blas()  # the same bits whatever the number of its threads
     def __init__(
         self, start: BoltzmannMachine, data: Mapping[str, Any], settings: FitSettings, *, threads: int
     ) -> None:

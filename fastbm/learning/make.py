@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import partial
 
 from .._base import rng
+from .._base.threads import single_threaded_blas
 from ..machine.machine import BoltzmannMachine
 from . import rules
 from .learners.adaptive import AutoSteps
@@ -27,6 +28,7 @@ from .training_set import Sample
 CLAMPED_WITH_GAPS = {phase.name: phase for phase in (GapsExact, GapsGibbs, GapsAnnealed, GapsMeanField)}
 
 
+@single_threaded_blas()  # the same bits whatever the number of its threads
 def make(
     start: BoltzmannMachine, sample: Sample, settings: FitSettings, threads: int, free_seed: int | None = None
 ) -> Driver:

@@ -44,10 +44,8 @@ def judge_ladders(
     `based` says that ladders lead to a product model, which may know one valley alone: they have to mix.
     """
     n_samples, n_ladders, _ = energies.shape
-    names = ["r_hat"] if units is None else ["r_hat", "r_hat_units"]
-    seen: dict[str, Any] = dict(
-        zip(names, largest_r_hats([energies] if units is None else [energies, units], threads), strict=True)
-    )
+    series = {"r_hat": energies} if units is None else {"r_hat": energies, "r_hat_units": units}
+    seen: dict[str, Any] = dict(zip(series, largest_r_hats(list(series.values()), threads), strict=True))
     reason = _disagreement(model, seen, n_ladders, LOOSE if n_ladders >= MANY_CHAINS and not based else None)
     if not reason and n_samples * n_ladders > 1:
         reason = _gap(ratios, n_samples * n_ladders / (2.0 * tau))

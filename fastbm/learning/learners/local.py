@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..._base.threads import single_threaded_blas
 from ...data.rows import Rows
 from ...machine.couplings import Dense
 from ...machine.machine import BoltzmannMachine
@@ -51,8 +50,7 @@ class LocalRules(Descent):
         self._local = LocalObjective(settings.method, like, patterns, settings.beta, threads)
         self._centring = Centring(like, patterns.means, patterns.spread, settings.beta)
         self._mapped: list[tuple[np.ndarray, Parameters]] = []
-        with single_threaded_blas():  # the same bits whatever the number of threads
-            self._lbfgs = self._begin(patterns, fresh)
+        self._lbfgs = self._begin(patterns, fresh)
         self._trouble = describe_degenerate(
             up,
             coupled=which_coupled(like.couplings),
