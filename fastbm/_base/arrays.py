@@ -91,6 +91,13 @@ def empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     return array
 
 
+def cleared(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    """Return zeros that threads are to add to, in memory that has been written to: they wait for new one by turns."""
+    array = empty(shape, dtype)
+    array.fill(0)
+    return array
+
+
 def copy(array: np.ndarray) -> np.ndarray:
     """Return a copy, in C order, that starts at a cache line."""
     copied = zeros(array.shape, array.dtype)

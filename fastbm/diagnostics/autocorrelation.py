@@ -5,6 +5,7 @@ Arrays are (n_samples, n_chains); several quantities at once are (n_samples, n_c
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,6 +18,7 @@ AXES = "draw", "chain"  # as ArviZ names them, which has chains first
 WINDOW = 5.0  # Sokal's c: the window is the first lag beyond c tau_int
 MANY_CHAINS = 8  # from so many chains on, the spread of their means is an error bar of its own
 AGRESTI_COULL = 2.0  # samples of either kind more than were drawn; 1 in Laplace's rule
+AT_ONCE = 1 << 15  # numbers of chains whose spectra are held at once
 SHORT = 1 << 16  # numbers of series that are looked at all at once: a call takes longer than its work
 
 
@@ -58,18 +60,27 @@ def autocovariance(values: np.ndarray) -> np.ndarray:
     """Return the autocovariance of every chain about the mean of all chains, averaged over chains: (n_samples, ...)."""
     from scipy.fft import irfft, next_fast_len, rfft
 
-    n = len(values)
+    n, n_chains = values.shape[:2]
     series = np.moveaxis(values, 0, -1)  # in memory, too: of long ones that is twice as fast
-    size, centred = next_fast_len(2 * n), np.empty(series.shape)
-    np.subtract(series, values.mean(axis=(0, 1))[..., None], out=centred)
-    spectrum = rfft(centred, size)
-    products = irfft((spectrum.real**2 + spectrum.imag**2).mean(axis=0), size)[..., :n]
+    size, mean = next_fast_len(2 * n), values.mean(axis=(0, 1))[..., None]
+    power = np.zeros((*values.shape[2:], size // 2 + 1))
+    some = max(1, AT_ONCE // max(1, series[0].size))
+    for first in range(0, n_chains, some):
+        part = series[first : first + some]
+        spectrum = rfft(np.subtract(part, mean, out=np.empty(part.shape)), size)
+        squares = spectrum.real**2
+        squares += spectrum.imag**2
+        power += squares.sum(axis=0)
+    products = irfft(power / n_chains, size)[..., :n]
     return np.moveaxis(products / (n - np.arange(n)), -1, 0)
 
 
 def autocorrelation(values: Any) -> np.ndarray:
     """Return rho(t), averaged over chains, for every lag t from 0: (n_samples, ...)."""
-    covariance = autocovariance(near_one(checked(values))[0])
+    return _correlation(autocovariance(near_one(checked(values))[0]))
+
+
+def _correlation(covariance: np.ndarray) -> np.ndarray:
     return covariance / np.where(covariance[0] > 0, covariance[0], 1.0)
 
 
@@ -123,24 +134,25 @@ def longest_tau(values: Any) -> Any:
     return np.maximum(_windowed(rho)[0], _initial(rho))[()]
 
 
-def windowed_tau(values: Any) -> Any:
-    """Return `tau_int` as the error of the mean takes it.
+def windowed_time(rho: np.ndarray, n: int) -> np.ndarray:
+    """Return `tau_int` as the error of the mean takes it, from the autocorrelation of n numbers in all.
 
     As rho is taken about the mean of the same n numbers, its sum is too small by a part of (2 window + 1) / n.
     U. Wolff, Comput. Phys. Commun. 156, 143 (2004), eq. 49, doi:10.1016/S0010-4655(03)00467-3.
     """
-    return _made_up(autocorrelation(values), values)[()]
-
-
-def tau_of_mean(values: Any) -> Any:
-    """Return the larger of `windowed_tau` and the time by Geyer's initial sequence."""
-    rho = autocorrelation(values)
-    return np.maximum(_made_up(rho, values), _initial(rho))[()]
-
-
-def _made_up(rho: np.ndarray, values: Any) -> np.ndarray:
     tau, window = _windowed(rho)
-    return tau * (1.0 + (2.0 * window + 1.0) / (values.shape[0] * values.shape[1]))
+    found: np.ndarray = tau * (1.0 + (2.0 * window + 1.0) / n)
+    return found
+
+
+def time_of_mean(rho: np.ndarray, n: int) -> np.ndarray:
+    """Return the larger of `windowed_time` and the time by Geyer's initial sequence."""
+    return np.maximum(windowed_time(rho, n), _initial(rho))
+
+
+def tau_of_mean(values: np.ndarray) -> Any:
+    """Return `time_of_mean` of values (n_samples, n_chains, ...)."""
+    return time_of_mean(autocorrelation(values), values.shape[0] * values.shape[1])[()]
 
 
 def ess(values: Any) -> Any:
@@ -174,24 +186,29 @@ def standard_error(values: Any) -> Any:
     Geyer, Stat. Sci. 7, 473 (1992), sec. 3.3, doi:10.1214/ss/1177011137. Wolff, Comput. Phys. Commun. 156, 143 (2004),
     eq. 49, doi:10.1016/S0010-4655(03)00467-3.
     """
-    return error_by(tau_of_mean, values)
+    return error_by(time_of_mean, values)
 
 
-def error_by(time: Callable[[np.ndarray], Any], values: Any) -> Any:
-    """Return `standard_error` with an autocorrelation time of one's choice."""
+def error_by(time: Callable[[np.ndarray, int], Any], values: Any) -> Any:
+    """Return `standard_error` with an autocorrelation time of one's choice, of rho and how many numbers it is from."""
     array, exponent = near_one(checked(values))
-    n_samples, n_chains = array.shape[:2]
-    square = array.var(axis=(0, 1)) / np.maximum(n_samples * n_chains / (2.0 * time(array)) - 1.0, 1.0)
+    return np.ldexp(_error(time, array, autocovariance(array)), exponent)
+
+
+def _error(time: Callable[[np.ndarray, int], Any], array: np.ndarray, covariance: np.ndarray) -> Any:
+    n, n_chains = array.shape[0] * array.shape[1], array.shape[1]
+    square = covariance[0] / np.maximum(n / (2.0 * time(_correlation(covariance), n)) - 1.0, 1.0)
     if n_chains >= MANY_CHAINS:
         square = np.maximum(square, array.mean(axis=0).var(axis=0, ddof=1) / n_chains)
-    return np.ldexp(np.sqrt(square), exponent)
+    return np.sqrt(square)
 
 
 def tau_and_error(values: Any) -> tuple[float, float]:
     """Return `tau_int` and `standard_error` of one quantity, (n_samples, n_chains), by one look at its memory."""
-    rho = autocorrelation(values)
-    error = error_by(lambda array: np.maximum(_made_up(rho, array), _initial(rho)), values)
-    return float(_windowed(rho)[0]), float(error)
+    array, exponent = near_one(checked(values))
+    covariance = autocovariance(array)
+    error = math.ldexp(float(_error(time_of_mean, array, covariance)), exponent)
+    return float(_windowed(_correlation(covariance))[0]), error
 
 
 def rarely(ess: float | np.ndarray, more: float = 1.0) -> np.ndarray:

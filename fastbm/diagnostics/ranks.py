@@ -23,6 +23,7 @@ TAILS = (0.05, 0.95)
 SMALLEST_SPREAD = 1e-15  # values that differ by less do not vary
 MANY = 4096  # numbers, from which on it pays to sort keys of them
 CHUNK = 1 << 13  # of them
+FEW = 8  # quantities that a thread looks at, which lie in one cache line
 WORTH_THREADS = 1 << 17  # numbers, from which on threads look at some quantities each
 
 
@@ -105,11 +106,19 @@ def r_hat(values: Any) -> Any:
 
 def largest_r_hats(series: Sequence[np.ndarray], threads: int) -> list[float]:
     """Return the largest `r_hat` of all quantities of each array; 0 where there are fewer than 4 samples."""
-    told = [_columns(split_chains(finite(one))) if len(one) >= 4 else np.empty((0, 0)) for one in series]
-    looks = [(column, 2 * one.shape[1]) for one, columns in zip(series, told, strict=True) for column in columns]
-    together = threads if sum(columns.size for columns in told) >= WORTH_THREADS else 1
-    found = iter(fan_out(lambda look: _larger_ratio(*look), looks, together))
-    return [max((next(found) for _ in columns), default=0.0) for columns in told]
+    cuts = [_few(one.reshape(*one.shape[:2], -1)) if len(one) >= 4 else [] for one in series]
+    together = threads if sum(part.size for parts in cuts for part in parts) >= WORTH_THREADS else 1
+    found = iter(fan_out(_largest, [part for parts in cuts for part in parts], together))
+    return [max((next(found) for _ in parts), default=0.0) for parts in cuts]
+
+
+def _few(values: np.ndarray) -> list[np.ndarray]:
+    return [values[..., k : k + FEW] for k in range(0, values.shape[2], FEW)]
+
+
+def _largest(values: np.ndarray) -> float:
+    halves = split_chains(finite(values))
+    return max(_larger_ratio(column, halves.shape[1]) for column in _columns(halves))
 
 
 def _larger_ratio(values: np.ndarray, n_chains: int) -> float:

@@ -15,7 +15,7 @@ import numpy as np
 
 from .._base import checks
 from .._base.arrays import near_one
-from .autocorrelation import MANY_CHAINS, error_by, windowed_tau
+from .autocorrelation import MANY_CHAINS, error_by, windowed_time
 
 N_WINDOWS = 3
 N_BINS = 16  # in a window
@@ -57,7 +57,7 @@ def is_stationary(means: Any, *, z: float = Z) -> bool:
         error = differences.std(axis=1, ddof=1) / math.sqrt(n_chains) * _widening(z, n_chains - 1)
     else:
         parts = (np.moveaxis(_without_drift(part), 1, 2) for part in (old, recent))
-        error = np.hypot(*(error_by(windowed_tau, part) for part in parts))  # by which `LogBins` was measured
+        error = np.hypot(*(error_by(windowed_time, part) for part in parts))  # by which `LogBins` was measured
     return bool((np.abs(differences.mean(axis=1)) <= z * error).all())
 
 

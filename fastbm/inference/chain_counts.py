@@ -11,6 +11,7 @@ from functools import partial, reduce
 
 import numpy as np
 
+from .._base.arrays import cleared, empty
 from .._base.threads import fan_out
 from ..data.counting import turned
 from ..diagnostics.bits import beyond_chance, bit_r_hat, r_hat_limit
@@ -58,7 +59,7 @@ class PairHalves:
         self.shifts = np.unique(np.linspace(1, max(1, n_units // 2), n_shifts).astype(np.int64))
         self._half, odd = divmod(n_samples, 2)
         self._rest = self._half + odd
-        self.counts = np.zeros((2 + odd, n_chains, n_units * len(self.shifts)), np.int64)
+        self.counts = cleared((2 + odd, n_chains, n_units * len(self.shifts)), np.int64)
 
     def places(self, first: int, n: int) -> np.ndarray:
         """Return where `n` samples from `first` on count: half 0 or 1, or 2 for the middle one of an odd number."""
@@ -99,7 +100,7 @@ def count_states(
 
     def count(k: int) -> None:
         chains = n_chains * k // threads, n_chains * (k + 1) // threads
-        count_chains(packed, chains, parts, places, shifts, np.empty(n_words, np.uint64), ups, unlike)
+        count_chains(packed, chains, parts, places, shifts, empty((n_words,), np.uint64), ups, unlike)
 
     ends = [len(rows) * k // len(pairs) for k in range(len(pairs) + 1)] if pairs else []
     jobs = [partial(one.add_rows, rows[a:b]) for one, a, b in zip(pairs, ends, ends[1:], strict=False)]

@@ -12,6 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal, Protocol
 import numpy as np
 
 from .. import diagnostics
+from .._base.arrays import cleared
 from .._base.options import Least, options
 from .._base.steps import SOON, tell
 from .._base.threads import fan_out
@@ -31,7 +32,7 @@ from .scout.bounds import certain
 from .temperatures import FEWEST_SPREAD, spread_error
 
 PIECE = 1 << 22  # bits of states that are held at once, about
-WORTH_THREADS = 1 << 19  # numbers of blocks, from which on threads look at some units each
+WORTH_A_PART = 1 << 15  # numbers of blocks, in which a thread looks at some units
 N_BLOCKS = 32  # means over this many blocks of every chain are kept for the error bars
 
 
@@ -203,7 +204,7 @@ def _is_one_point(initial: Any) -> bool:
 def _of_units(blocks: np.ndarray, threads: int) -> list[np.ndarray]:
     """Return blocks (n_blocks, n_chains, n_units) cut by units, into parts for each thread if that is worth it."""
     # NumPy adds up the numbers of one unit alone in another order than those of two or more
-    n_parts = min(blocks.shape[2] // 2, 4 * threads) if threads > 1 and blocks.size >= WORTH_THREADS else 1
+    n_parts = min(blocks.shape[2] // 2, 4 * threads, blocks.size // WORTH_A_PART) if threads > 1 else 1
     return np.array_split(blocks, max(n_parts, 1), axis=2)
 
 
@@ -295,7 +296,7 @@ class TargetMoments:
         self._pairs = shares_of_pairs(n, threads) if pairs else []
         self.halves = PairHalves(n, n_chains, n_samples) if halves else None
         self._block = np.arange(n_samples) * min(N_BLOCKS, n_samples) // n_samples
-        self._sums = np.zeros((self._block[-1] + 1, n_chains, n), np.int64)
+        self._sums = cleared((self._block[-1] + 1, n_chains, n), np.int64)
         self._done = 0
 
     def add(self, packed: np.ndarray) -> None:

@@ -8,7 +8,7 @@ from scipy.signal import lfilter
 from scipy.stats import norm
 
 from fastbm import diagnostics
-from fastbm.diagnostics.autocorrelation import error_by, standard_errors, windowed_tau
+from fastbm.diagnostics.autocorrelation import error_by, standard_errors, windowed_time
 from fastbm.diagnostics.drift import drifts
 
 
@@ -106,7 +106,7 @@ def test_standard_errors_know_of_slow_modes_of_small_amplitude(n_chains: int) ->
 @pytest.mark.parametrize(("rho", "n_chains"), [(0.0, 1), (0.0, 64), (0.8, 4)])
 def test_errors_grow_by_little_where_there_is_no_slow_mode(rho: float, n_chains: int) -> None:
     values = autoregressive(rho, 4000 // n_chains, 100 * n_chains).reshape(-1, n_chains, 100)
-    longer, alone = diagnostics.standard_error(values), error_by(windowed_tau, values)
+    longer, alone = diagnostics.standard_error(values), error_by(windowed_time, values)
     assert np.all(longer >= alone) and np.mean(longer) < 1.02 * np.mean(alone)
 
 

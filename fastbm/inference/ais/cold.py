@@ -148,7 +148,7 @@ def low_states(model: BoltzmannMachine, beta: float) -> tuple[np.ndarray, float]
     corners = np.concatenate([np.ones((1, spin.n_units)), modes(model)])
     arguments = np.arctanh(STAY * np.concatenate([corners, -corners]))
     with np.errstate(all="ignore"):
-        signs = np.where(relaxed(spin, HIGHEST * beta, arguments, SETTLING) < 0.0, -1.0, 1.0)
+        signs = np.where(relaxed(spin, HIGHEST * beta, arguments, SETTLING, roughly=True) < 0.0, -1.0, 1.0)
     signs = np.unique(signs, axis=0)
     signs = signs[np.argsort(np.round(spin.energy(signs), DIGITS), kind="stable")[:N_STATES]]
     held = 2.0 * beta * np.sort(signs * (spin.couplings.field(signs) + spin.flat_bias), axis=1)

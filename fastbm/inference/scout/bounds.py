@@ -8,7 +8,7 @@ which it stands there.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -26,6 +26,8 @@ COARSE = 6  # digits of these, the same whatever BLAS does
 STEEPEST = 30.0  # log-odds of a product model, at most
 STAY = 0.9  # means from which mean field climbs, where a state is up
 RELAXATIONS = 100  # of mean-field equations, whose solution need not be exact
+LOOK_EVERY, AT_REST = 10, 1e-6  # rounds, and how far arguments may still move
+LARGEST_SINGLE = 1e30  # times the inverse temperature, of couplings that single precision holds
 MOST_HELD = 6  # units that are held where they were seldom seen, those of the strongest couplings
 SELDOM = 0.05  # of the states visited
 HELD_CLIMBS = (2 + N_MODES) * MOST_HELD
@@ -112,22 +114,41 @@ def _signs_of_modes(couplings: Couplings) -> np.ndarray:
 
 def _climbed(spin: BoltzmannMachine, beta: float, arguments: np.ndarray, pull: np.ndarray | float = 0.0) -> np.ndarray:
     """Return the bound of every lane after its climb, units held by a `pull` on their arguments."""
-    arguments = relaxed(spin, beta, arguments, RELAXATIONS, pull)
+    arguments = relaxed(spin, beta, arguments, RELAXATIONS, pull, roughly=True)
     equations = MeanFieldEquations(spin.couplings, spin.flat_bias[None], beta, np.tanh(arguments))
     return equations.log_z(arguments) - beta * spin.offset
 
 
 def relaxed(
-    spin: BoltzmannMachine, beta: float, arguments: np.ndarray, n_rounds: int, pull: np.ndarray | float = 0.0
+    spin: BoltzmannMachine,
+    beta: float,
+    arguments: np.ndarray,
+    n_rounds: int,
+    pull: np.ndarray | float = 0.0,
+    *,
+    roughly: bool = False,
 ) -> np.ndarray:
     """Move means of spins towards the mean-field equations, all at once, by halves of what is missing.
 
-    They are tanh(`arguments`) (n_lanes, n_units), and any means bound log Z.
+    They are tanh(`arguments`) (n_lanes, n_units), and any means bound log Z. `roughly`, as bounds need them that are
+    short by the square of what is missing, dense couplings are taken in single precision, half of the memory that
+    products wait for, and rounds end where nothing moves any more.
     """
-    for _ in range(n_rounds):
-        fields = spin.couplings.field(np.tanh(arguments)) + spin.flat_bias
-        arguments = arguments + 0.5 * (beta * fields + pull - arguments)
-    return arguments
+    couplings, weights = spin.couplings, None
+    kind: np.dtype[Any] = np.dtype(np.float64)
+    largest = beta * float((couplings.absolute_sums() + np.abs(spin.flat_bias)).max())
+    if roughly and couplings.kind == "dense" and largest < LARGEST_SINGLE:
+        kind = np.dtype(np.float32)
+        weights = (beta * couplings.matrix()).astype(kind)
+    own, arguments = (beta * spin.flat_bias + pull).astype(kind), arguments.astype(kind)
+    for k in range(1, n_rounds + 1):
+        means = np.tanh(arguments)
+        fields = beta * couplings.field(means) if weights is None else means @ weights
+        step = 0.5 * (fields + own - arguments)
+        arguments = arguments + step
+        if roughly and k % LOOK_EVERY == 0 and float(np.abs(step).max()) <= AT_REST:
+            break
+    return arguments.astype(np.float64)
 
 
 def certain(model: BoltzmannMachine, beta: float) -> np.ndarray:

@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 
 from ... import diagnostics
+from ..._base.arrays import cleared
 from ..._base.options import Least, options
 from ..._base.steps import SOON, tell
 from ..._base.threads import fan_out
@@ -118,7 +119,7 @@ class Tempering(Examined):
         )
         burnt = _burn_in(chains, self.burn_in, self.n_sweeps)
         before = chains.attempted.copy(), chains.accepted.copy(), chains.round_trips.copy()
-        n_up = np.zeros((self.n_chains, len(ladder), model.n_units), np.int64) if gathered else None
+        n_up = cleared((self.n_chains, len(ladder), model.n_units), np.int64) if gathered else None
         energies, at_target = _record(chains, n_samples, self.thin, target, n_up, threads)
         attempted, accepted, trips = (
             now - then
