@@ -23,7 +23,7 @@ TAILS = (0.05, 0.95)
 SMALLEST_SPREAD = 1e-15  # values that differ by less do not vary
 MANY = 4096  # numbers, from which on it pays to sort keys of them
 CHUNK = 1 << 13  # of them
-FEW = 8  # quantities that a thread looks at, which lie in one cache line
+TOGETHER = 8  # quantities that a thread looks at, which lie in one cache line; fewer where they are many numbers
 WORTH_THREADS = 1 << 17  # numbers, from which on threads look at some quantities each
 
 
@@ -113,7 +113,8 @@ def largest_r_hats(series: Sequence[np.ndarray], threads: int) -> list[float]:
 
 
 def _few(values: np.ndarray) -> list[np.ndarray]:
-    return [values[..., k : k + FEW] for k in range(0, values.shape[2], FEW)]
+    few = min(max(1, WORTH_THREADS // (values.shape[0] * values.shape[1])), TOGETHER)
+    return [values[..., k : k + few] for k in range(0, values.shape[2], few)]
 
 
 def _largest(values: np.ndarray) -> float:

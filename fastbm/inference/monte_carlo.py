@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal, Protocol
 import numpy as np
 
 from .. import diagnostics
-from .._base.arrays import cleared
+from .._base.arrays import cleared, empty
 from .._base.options import Least, options
 from .._base.steps import SOON, tell
 from .._base.threads import fan_out
@@ -31,7 +31,7 @@ from .result import Inference, moments_from_up
 from .scout.bounds import certain
 from .temperatures import FEWEST_SPREAD, spread_error
 
-PIECE = 1 << 22  # bits of states that are held at once, about
+PIECE = 1 << 24  # bits of states that are held at once, about
 WORTH_A_PART = 1 << 15  # numbers of blocks, in which a thread looks at some units
 N_BLOCKS = 32  # means over this many blocks of every chain are kept for the error bars
 
@@ -311,8 +311,12 @@ class TargetMoments:
         return added(self._pairs) if self._pairs else None
 
     def means(self) -> np.ndarray:
-        """Return the part of the time that units are up in blocks of samples, (n_blocks, n_chains, n_units)."""
-        return self._sums / np.bincount(self._block)[:, None, None]
+        """Return the part of the time that units are up in blocks of samples, (n_blocks, n_chains, n_units).
+
+        They lie in memory unit by unit, as they are looked at.
+        """
+        by_unit, sizes = np.moveaxis(self._sums, -1, 0), np.bincount(self._block)
+        return np.moveaxis(np.divide(by_unit, sizes[:, None], out=empty(by_unit.shape, np.float64)), 0, -1)
 
     def result(self, ess: float, sure: np.ndarray, n_starts: float) -> dict[str, Any]:
         """Return the moment fields of an Inference; for the arguments see `_errors_of_fractions`."""

@@ -140,12 +140,18 @@ def relaxed(
     if roughly and couplings.kind == "dense" and largest < LARGEST_SINGLE:
         kind = np.dtype(np.float32)
         weights = (beta * couplings.matrix()).astype(kind)
-    own, arguments = (beta * spin.flat_bias + pull).astype(kind), arguments.astype(kind)
+    own, arguments = (beta * spin.flat_bias + pull).astype(kind), arguments.astype(kind)  # which is a copy
+    means, step = np.empty_like(arguments), np.empty_like(arguments)
     for k in range(1, n_rounds + 1):
-        means = np.tanh(arguments)
-        fields = beta * couplings.field(means) if weights is None else means @ weights
-        step = 0.5 * (fields + own - arguments)
-        arguments = arguments + step
+        np.tanh(arguments, out=means)
+        if weights is None:
+            np.multiply(beta, couplings.field(means), out=step)
+        else:
+            np.matmul(means, weights, out=step)
+        step += own
+        step -= arguments
+        step *= 0.5
+        arguments += step
         if roughly and k % LOOK_EVERY == 0 and float(np.abs(step).max()) <= AT_REST:
             break
     return arguments.astype(np.float64)

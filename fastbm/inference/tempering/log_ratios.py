@@ -120,7 +120,7 @@ def bennett(betas: np.ndarray, energies: np.ndarray, threads: int = 1) -> LogRat
     levels have no sample in common s is 0 and Delta somewhere in the gap, whose half width is the `floor`.
     """
     n_betas = len(betas)
-    terms = np.zeros(energies.shape)
+    terms = np.zeros_like(energies)
     delta, gap, overlap = np.zeros(n_betas), np.zeros(n_betas), np.zeros(n_betas - 1)
 
     def solve(k: int) -> None:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 
 from ... import diagnostics
-from ..._base.arrays import cleared
+from ..._base.arrays import cleared, empty
 from ..._base.options import Least, options
 from ..._base.steps import SOON, tell
 from ..._base.threads import fan_out
@@ -182,7 +182,8 @@ def _record(
     (n_samples, n_chains). States at the target go to `target`, and how often units are up at every level to `n_up`
     (n_chains, n_betas, n_units).
     """
-    energies = np.empty((n_samples, chains.n_chains, len(chains.betas)))
+    # in memory level by level, as they are looked at
+    energies = np.moveaxis(empty((len(chains.betas), n_samples, chains.n_chains), np.float64), 0, -1)
     at_target = np.empty((n_samples, chains.n_chains))
     piece = max(1, PIECE // (chains.n_units * chains.n_chains))
     if n_up is not None:
@@ -224,7 +225,9 @@ def _result(
 ) -> Inference:
     mean = energies.mean(axis=(0, 1))
     off = energies - mean
-    variance = (off**2).mean(axis=(0, 1))
+    squares = off**2
+    variance = squares.mean(axis=(0, 1))
+    squares -= variance
     tau = _tau_int(energies, threads)
     ess = energies[..., 0].size / (2.0 * tau)
     missed = unseen(model, betas, ess)
@@ -235,7 +238,7 @@ def _result(
         mean,
         variance,
         off,
-        off**2 - variance,
+        squares,
         missed,
         partial(_errors, threads=threads),
         ratios.floor,

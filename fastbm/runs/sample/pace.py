@@ -20,7 +20,7 @@ from ...sampling.settings import SampleSettings
 
 BLOCK_SECONDS = 0.05  # about what a block may take
 LONG_SECONDS = 0.1  # a block that may take longer can be broken off, at the price of a copy of the state
-BLOCK_BYTES = 1 << 24
+BLOCK_BYTES = 1 << 25
 GROWTH = 8.0  # of a block over the one before
 SAMPLE_SECONDS, UNIT_SECONDS = 2e-6, 2e-9  # what a sample, and a unit of it, takes beside its sweeps, at least
 SWAP_SECONDS = 1e-4  # what Python takes for a change of temperatures
