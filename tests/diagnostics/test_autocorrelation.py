@@ -8,8 +8,9 @@ from scipy.signal import lfilter
 from scipy.stats import norm
 
 from fastbm import diagnostics
-from fastbm.diagnostics.autocorrelation import error_by, standard_errors, windowed_time
+from fastbm.diagnostics.autocorrelation import autocovariance, error_by, standard_errors, windowed_time
 from fastbm.diagnostics.drift import drifts
+from fastbm.diagnostics.ranks import largest_r_hats
 
 
 def autoregressive(rho: float, n_samples: int, n_chains: int, seed: int = 0) -> np.ndarray:
@@ -124,6 +125,26 @@ def test_many_quantities_at_once() -> None:
         for k in range(3):
             assert together[k] == pytest.approx(function(values[..., k]), rel=1e-9, abs=1e-15)
             assert np.ndim(function(values[..., k])) == 0
+
+
+@pytest.mark.parametrize("n_chains", [1, 500])
+def test_autocovariance_is_a_mean_of_products(n_chains: int) -> None:
+    """However many chains are transformed at once."""
+    values = autoregressive(0.7, 60, 3 * n_chains).reshape(60, n_chains, 3)
+    off = values - values.mean(axis=(0, 1))
+    expected = [(off[: 60 - t] * off[t:]).mean(axis=(0, 1)) for t in range(60)]
+    assert autocovariance(values) == pytest.approx(np.array(expected), rel=1e-9, abs=1e-12)
+
+
+@pytest.mark.parametrize("most", [40 * 6 * 3, 1 << 17])
+def test_the_largest_r_hat_of_many_quantities(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fastbm.diagnostics.ranks.WORTH_THREADS", most)
+    values = np.random.default_rng(2).normal(size=(40, 6, 21))
+    values[..., 20] += np.arange(6)
+    for threads in (1, 2):
+        found = largest_r_hats([values[..., 3], values[:3], values, values[..., :20]], threads)
+        each = diagnostics.r_hat(values)
+        assert found == [each[3], 0.0, each[20], each[:20].max()]
 
 
 def test_shifts_and_scales_change_nothing() -> None:
