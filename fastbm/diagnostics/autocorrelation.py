@@ -18,7 +18,7 @@ AXES = "draw", "chain"  # as ArviZ names them, which has chains first
 WINDOW = 5.0  # Sokal's c: the window is the first lag beyond c tau_int
 MANY_CHAINS = 8  # from so many chains on, the spread of their means is an error bar of its own
 AGRESTI_COULL = 2.0  # samples of either kind more than were drawn; 1 in Laplace's rule
-AT_ONCE = 1 << 15  # numbers of chains whose spectra are held at once
+AT_ONCE = 1 << 14  # numbers of chains whose spectra are held at once
 SHORT = 1 << 16  # numbers of series that are looked at all at once: a call takes longer than its work
 
 
@@ -61,18 +61,20 @@ def autocovariance(values: np.ndarray) -> np.ndarray:
     from scipy.fft import irfft, next_fast_len, rfft
 
     n, n_chains = values.shape[:2]
-    series = np.moveaxis(values, 0, -1)  # in memory, too: of long ones that is twice as fast
-    size, mean = next_fast_len(2 * n), values.mean(axis=(0, 1))[..., None]
-    power = np.zeros((*values.shape[2:], size // 2 + 1))
-    some = max(1, AT_ONCE // max(1, series[0].size))
-    for first in range(0, n_chains, some):
-        part = series[first : first + some]
-        spectrum = rfft(np.subtract(part, mean, out=np.empty(part.shape)), size)
-        squares = spectrum.real**2
-        squares += spectrum.imag**2
-        power += squares.sum(axis=0)
-    products = irfft(power / n_chains, size)[..., :n]
-    return np.moveaxis(products / (n - np.arange(n)), -1, 0)
+    size = next_fast_len(2 * n)
+    series = np.moveaxis(values.reshape(n, n_chains, -1), 0, -1)  # in memory, too: of long ones that is twice as fast
+    mean, power = series.mean(axis=(0, 2))[:, None], np.zeros((series.shape[1], size // 2 + 1))
+    some = min(n_chains, max(1, AT_ONCE // n))  # whatever else is looked at, so that sums have the same bits
+    few = max(1, AT_ONCE // (n * some))
+    for k in range(0, len(power), few):
+        for first in range(0, n_chains, some):
+            part = series[first : first + some, k : k + few]
+            spectrum = rfft(np.subtract(part, mean[k : k + few], out=np.empty(part.shape)), size)
+            squares = spectrum.real**2
+            squares += spectrum.imag**2
+            power[k : k + few] += squares.sum(axis=0)
+    products = irfft(power / n_chains, size)[:, :n] / (n - np.arange(n))
+    return products.T.reshape(n, *values.shape[2:])
 
 
 def autocorrelation(values: Any) -> np.ndarray:
