@@ -191,8 +191,8 @@ def _as_bits(model: BoltzmannMachine, beta: float, seconds: float, seed: int, th
 def _sum_of_distinct(up: np.ndarray, log_f: np.ndarray) -> float:
     """Return the logarithm of the sum over all that are different of states, given those of their weights."""
     rows = np.packbits(up, axis=1)
-    first = {row: k for k, row in enumerate(rows.view(f"V{rows.shape[1]}").ravel().tolist())}
-    return float(logsumexp(log_f[list(first.values())]))
+    places = {row: k for k, row in enumerate(rows.view(f"V{rows.shape[1]}").ravel().tolist())}
+    return float(logsumexp(log_f[list(places.values())]))
 
 
 def mirror(up: np.ndarray) -> None:
