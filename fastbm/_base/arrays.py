@@ -92,7 +92,7 @@ def empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
 
 
 def cleared(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-    """Return zeros that threads are to add to, in memory that has been written to: they wait for new one by turns."""
+    """Return zeros that threads are to add to; where memory is new to the process they would wait for one another."""
     array = empty(shape, dtype)
     array.fill(0)
     return array

@@ -11,7 +11,7 @@ from functools import partial, reduce
 
 import numpy as np
 
-from .._base.arrays import cleared, empty
+from .._base.arrays import cleared
 from .._base.threads import fan_out
 from ..data.counting import turned
 from ..diagnostics.bits import beyond_chance, bit_r_hat, r_hat_limit
@@ -100,7 +100,7 @@ def count_states(
 
     def count(k: int) -> None:
         chains = n_chains * k // threads, n_chains * (k + 1) // threads
-        count_chains(packed, chains, parts, places, shifts, empty((n_words,), np.uint64), ups, unlike)
+        count_chains(packed, chains, parts, places, shifts, np.empty(n_words, np.uint64), ups, unlike)
 
     ends = [len(rows) * k // len(pairs) for k in range(len(pairs) + 1)] if pairs else []
     jobs = [partial(one.add_rows, rows[a:b]) for one, a, b in zip(pairs, ends, ends[1:], strict=False)]

@@ -136,7 +136,7 @@ def test_autocovariance_is_a_mean_of_products(n_chains: int) -> None:
     assert autocovariance(values) == pytest.approx(np.array(expected), rel=1e-9, abs=1e-12)
 
 
-@pytest.mark.parametrize("most", [40 * 6 * 3, 1 << 17])
+@pytest.mark.parametrize("most", [1, 40 * 6 * 3, 1 << 17])
 def test_the_largest_r_hat_of_many_quantities(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fastbm.diagnostics.ranks.WORTH_THREADS", most)
     values = np.random.default_rng(2).normal(size=(40, 6, 21))

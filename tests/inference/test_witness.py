@@ -18,7 +18,7 @@ from fastbm.inference.auto import Settled
 from fastbm.inference.exact import sums
 from fastbm.inference.exact.method import Exact
 from fastbm.inference.result import claim
-from fastbm.inference.scout import bit_tempering
+from fastbm.inference.scout import bit_tempering, bounds
 from fastbm.inference.scout.bit_tempering import LADDERS, temper_bits
 from fastbm.inference.scout.bounds import other_sides
 from fastbm.inference.scout.scout import Scout, scout
@@ -334,6 +334,16 @@ def test_a_valley_that_is_missed_is_told_or_within_the_error(
     if found.log_z is not None:
         far = abs(found.log_z - truth.log_z) > 4 * found.log_z_error
     assert (found.converged is False) is bool(far)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e35, 1e200])
+def test_bounds_by_mean_field_lose_nothing_by_single_precision(scale: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = bm.models.sherrington_kirkpatrick(60, seed=1, field=0.1)
+    model = bm.BoltzmannMachine(scale * own.weights, scale * own.bias)
+    found = bounds.mean_field_bound(model, 1.0, np.zeros((0, 60), np.uint8), 0)
+    monkeypatch.setattr(bounds, "LARGEST_SINGLE", 0.0)
+    monkeypatch.setattr(bounds, "AT_REST", 0.0)
+    assert found == pytest.approx(bounds.mean_field_bound(model, 1.0, np.zeros((0, 60), np.uint8), 0), rel=1e-8)
 
 
 @pytest.mark.parametrize("layered", [False, True])
