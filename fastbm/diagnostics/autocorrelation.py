@@ -5,20 +5,22 @@ Arrays are (n_samples, n_chains); several quantities at once are (n_samples, n_c
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from .._base import checks
-from .._base.arrays import near_one
+from .._base.arrays import empty, near_one
+from .._base.threads import single_threaded_blas
 
 AXES = "draw", "chain"  # as ArviZ names them, which has chains first
 WINDOW = 5.0  # Sokal's c: the window is the first lag beyond c tau_int
 MANY_CHAINS = 8  # from so many chains on, the spread of their means is an error bar of its own
 AGRESTI_COULL = 2.0  # samples of either kind more than were drawn; 1 in Laplace's rule
-AT_ONCE = 1 << 14  # numbers of chains whose spectra are held at once
+TOGETHER = 1 << 18  # numbers of quantities that are looked at together: of fewer, threads wait for each other
+AT_ONCE = 1 << 15  # those of chains whose spectra are held at once
+FEW_LAGS = 64  # samples of a chain up to which products of all of them take less time than spectra
 SHORT = 1 << 16  # numbers of series that are looked at all at once: a call takes longer than its work
 
 
@@ -50,40 +52,81 @@ def finite(values: Any) -> np.ndarray:
     return array
 
 
-def checked(values: Any) -> np.ndarray:
-    """Return `values` as float64, less their first entry, so that values that do not vary are exactly 0."""
-    array = finite(values)
-    return array - array[0, 0]
+class Covariance(NamedTuple):
+    """Autocovariances of some quantities, with what else their errors are told from.
+
+    Attributes
+    ----------
+    of_lags : (n_samples, n_quantities) array
+        About the mean of all chains, averaged over chains.
+    of_chains : (n_quantities,) array
+        Variance of the mean over chains as the spread of their means tells it; 0 where they are few.
+    exponent : int
+        Values were divided by 2^exponent, exactly, so that their squares are numbers.
+    """
+
+    of_lags: np.ndarray
+    of_chains: np.ndarray
+    exponent: int
+
+    @property
+    def rho(self) -> np.ndarray:
+        """Autocorrelations, (n_samples, n_quantities)."""
+        return self.of_lags / np.where(self.of_lags[0] > 0, self.of_lags[0], 1.0)
 
 
-def autocovariance(values: np.ndarray) -> np.ndarray:
-    """Return the autocovariance of every chain about the mean of all chains, averaged over chains: (n_samples, ...)."""
+def covariances(array: np.ndarray) -> Iterator[Covariance]:
+    """Look at finite values (n_samples, n_chains, ...), as many quantities at a time as stay in the second cache."""
+    n, n_chains = array.shape[:2]
+    quantities = np.moveaxis(array.reshape(n, n_chains, -1), 2, 0)
+    few = max(1, (TOGETHER if n <= FEW_LAGS else AT_ONCE) // (n * n_chains))
+    room = empty((min(few, len(quantities)), n, n_chains), np.float64)
+    for k in range(0, max(len(quantities), 1), few):
+        some = quantities[k : k + few]
+        yield _covariance(np.subtract(some, some[:, :1, :1], out=room[: len(some)]))
+
+
+def _covariance(off: np.ndarray) -> Covariance:
+    """Look at values (n_quantities, n_samples, n_chains), which may be written to."""
+    n_chains, (off, exponent) = off.shape[2], near_one(off)
+    off -= off.mean(axis=(1, 2), keepdims=True)
+    products = _by_products(off) if off.shape[1] <= FEW_LAGS else _by_spectra(off)
+    spread = off.mean(axis=1).var(axis=1, ddof=1) / n_chains if n_chains >= MANY_CHAINS else np.zeros(len(off))
+    return Covariance((products / (n_chains * np.arange(off.shape[1], 0, -1))).T, spread, exponent)
+
+
+def _by_products(off: np.ndarray) -> np.ndarray:
+    """Return sums of products of values at every distance in time, (n_quantities, n_samples)."""
+    k, n, _ = off.shape
+    with single_threaded_blas():
+        products = off @ off.swapaxes(1, 2)
+    # in rows that are a number longer than they are written to, those at one distance are below each other
+    room = np.zeros((k, n, 2 * n))
+    room[:, :, :n] = products[:, ::-1]
+    return room.reshape(k, -1)[:, : n * (2 * n - 1)].reshape(k, n, -1)[:, :, n - 1 :].sum(axis=1)
+
+
+def _by_spectra(off: np.ndarray) -> np.ndarray:
+    """Return the same by Fourier transforms, of few chains at a time."""
     from scipy.fft import irfft, next_fast_len, rfft
 
-    n, n_chains = values.shape[:2]
+    k, n, n_chains = off.shape
     size = next_fast_len(2 * n)
-    series = np.moveaxis(values.reshape(n, n_chains, -1), 0, -1)  # in memory, too: of long ones that is twice as fast
-    mean, power = series.mean(axis=(0, 2))[:, None], np.zeros((series.shape[1], size // 2 + 1))
-    some = min(n_chains, max(1, AT_ONCE // n))  # whatever else is looked at, so that sums have the same bits
-    few = max(1, AT_ONCE // (n * some))
-    for k in range(0, len(power), few):
-        for first in range(0, n_chains, some):
-            part = series[first : first + some, k : k + few]
-            spectrum = rfft(np.subtract(part, mean[k : k + few], out=np.empty(part.shape)), size)
-            squares = spectrum.real**2
-            squares += spectrum.imag**2
-            power[k : k + few] += squares.sum(axis=0)
-    products = irfft(power / n_chains, size)[:, :n] / (n - np.arange(n))
-    return products.T.reshape(n, *values.shape[2:])
+    power = np.zeros((k, size // 2 + 1))
+    some = max(1, AT_ONCE // n)  # whatever else is looked at, so that sums have the same bits
+    for first in range(0, n_chains, some):
+        spectrum = rfft(np.ascontiguousarray(off[:, :, first : first + some].swapaxes(1, 2)), size)
+        squares = spectrum.real**2
+        squares += spectrum.imag**2
+        power += squares.sum(axis=1)
+    found: np.ndarray = irfft(power, size)[:, :n]
+    return found
 
 
 def autocorrelation(values: Any) -> np.ndarray:
     """Return rho(t), averaged over chains, for every lag t from 0: (n_samples, ...)."""
-    return _correlation(autocovariance(near_one(checked(values))[0]))
-
-
-def _correlation(covariance: np.ndarray) -> np.ndarray:
-    return covariance / np.where(covariance[0] > 0, covariance[0], 1.0)
+    array = finite(values)
+    return np.concatenate([some.rho for some in covariances(array)], axis=1).reshape(len(array), *array.shape[2:])
 
 
 def tau_int(values: Any) -> Any:
@@ -159,7 +202,7 @@ def tau_of_mean(values: np.ndarray) -> Any:
 
 def ess(values: Any) -> Any:
     """Return the effective number of samples, n_samples n_chains / (2 tau_int)."""
-    array = checked(values)
+    array = finite(values)
     return array.shape[0] * array.shape[1] / (2.0 * tau_int(array))
 
 
@@ -193,24 +236,22 @@ def standard_error(values: Any) -> Any:
 
 def error_by(time: Callable[[np.ndarray, int], Any], values: Any) -> Any:
     """Return `standard_error` with an autocorrelation time of one's choice, of rho and how many numbers it is from."""
-    array, exponent = near_one(checked(values))
-    return np.ldexp(_error(time, array, autocovariance(array)), exponent)
+    array = finite(values)
+    n = array.shape[0] * array.shape[1]
+    return np.concatenate([_error(time, some, n) for some in covariances(array)]).reshape(array.shape[2:])[()]
 
 
-def _error(time: Callable[[np.ndarray, int], Any], array: np.ndarray, covariance: np.ndarray) -> Any:
-    n, n_chains = array.shape[0] * array.shape[1], array.shape[1]
-    square = covariance[0] / np.maximum(n / (2.0 * time(_correlation(covariance), n)) - 1.0, 1.0)
-    if n_chains >= MANY_CHAINS:
-        square = np.maximum(square, array.mean(axis=0).var(axis=0, ddof=1) / n_chains)
-    return np.sqrt(square)
+def _error(time: Callable[[np.ndarray, int], Any], found: Covariance, n: int) -> np.ndarray:
+    square = found.of_lags[0] / np.maximum(n / (2.0 * time(found.rho, n)) - 1.0, 1.0)
+    error: np.ndarray = np.ldexp(np.sqrt(np.maximum(square, found.of_chains)), found.exponent)
+    return error
 
 
 def tau_and_error(values: Any) -> tuple[float, float]:
     """Return `tau_int` and `standard_error` of one quantity, (n_samples, n_chains), by one look at its memory."""
-    array, exponent = near_one(checked(values))
-    covariance = autocovariance(array)
-    error = math.ldexp(float(_error(time_of_mean, array, covariance)), exponent)
-    return float(_windowed(_correlation(covariance))[0]), error
+    array = finite(values)
+    (found,) = covariances(array)
+    return float(_windowed(found.rho)[0][0]), float(_error(time_of_mean, found, array.size)[0])
 
 
 def rarely(ess: float | np.ndarray, more: float = 1.0) -> np.ndarray:
@@ -234,7 +275,7 @@ def standard_errors(*series: np.ndarray) -> list[float]:
     if not series:
         return []
     # each near one by itself: beside a series of ordinary size the squares of a tiny one would be 0
-    scaled, exponents = zip(*(near_one(checked(one)) for one in series), strict=True)
+    scaled, exponents = zip(*(near_one(one - one.flat[0]) for one in map(finite, series)), strict=True)
     errors = np.hstack([standard_error(some) for some in all_at_once(scaled)])
     found: list[float] = np.ldexp(errors, exponents).tolist()
     return found

@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from .._base.arrays import empty
 from .._base.threads import fan_out
-from ..kernels.ranks import larger_ratio, ratio_of_scores, spread_scores
+from ..kernels.ranks import larger_ratio, spread_scores
 from .autocorrelation import finite
 
 R_HAT_LIMIT = 1.05  # chains whose R-hat is above it are said not to have converged
@@ -24,6 +25,8 @@ SMALLEST_SPREAD = 1e-15  # values that differ by less do not vary
 MANY = 4096  # numbers, from which on it pays to sort keys of them
 CHUNK = 1 << 13  # of them
 TOGETHER = 8  # quantities that a thread looks at, which lie in one cache line; fewer where they are many numbers
+CODES = 1 << 18  # numbers of quantities of few values that are looked at together
+LITTLE = 1e-3  # of the sum of squares, below which their difference from those of means is not exact enough
 WORTH_THREADS = 1 << 17  # numbers, from which on threads look at some quantities each
 
 
@@ -156,35 +159,70 @@ def _sorted_keys(values: np.ndarray, n_bits: int) -> np.ndarray:
     return keys
 
 
-def r_hat_of_codes(codes: np.ndarray, values: np.ndarray) -> float:
-    """Return `r_hat` of `values[codes]`, (n_samples, n_chains), at least 4 samples, without sorting these.
+def r_hat_of_codes(codes: np.ndarray, values: np.ndarray) -> Any:
+    """Return `r_hat` of `values[codes]`, (n_samples, n_chains, ...), at least 4 samples, without sorting these.
 
     `codes` are whole numbers from 0 on. Where they are fewer than the samples it takes a fraction of the time.
     """
-    halves = split_chains(codes)
-    size, flat, room = halves.size, halves.ravel(), np.empty((2, halves.shape[1]))
-    counts = np.bincount(flat, minlength=len(values))
-    scores, kinds, sizes = _scores_of_codes(values, counts)
-    own = scores[flat]
-    found = float(ratio_of_scores(own, room))
-    median = kinds[np.searchsorted(np.cumsum(sizes), [size // 2 - 1, size // 2], side="right")].sum() / 2
-    scores, _, sizes = _scores_of_codes(np.abs(values - median), counts)
-    if sizes.max() == size:
-        return found
-    return max(found, float(ratio_of_scores(np.take(scores, flat, out=own, mode="clip"), room)))
+    n, n_chains = codes.shape[:2]
+    kinds, kind = np.unique(values, return_inverse=True)
+    quantities, few = np.moveaxis(codes.reshape(n, n_chains, -1), 2, 0), max(1, CODES // (n * n_chains))
+    found, shape = [], (min(few, len(quantities)), n - n % 2, n_chains)
+    room = empty(shape, np.int64), empty(shape, np.float64)
+    for k in range(0, len(quantities), few):
+        some = quantities[k : k + few]
+        own, scores = (one[: len(some)] for one in room)
+        np.take(kind, np.delete(some, n // 2, axis=1) if n % 2 else some, out=own, mode="clip")
+        found.append(_ratios_of_kinds(own, kinds, scores))
+    return np.concatenate(found).reshape(codes.shape[2:])[()]
 
 
-def _scores_of_codes(values: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return scores of the mean ranks of values that are there so often; the distinct ones, and how often these are."""
-    order, scores = np.argsort(values), np.empty(len(counts))
-    ordered = values[order]
-    starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
-    sizes = np.add.reduceat(counts[order], starts)
-    ends = np.cumsum(sizes)
-    size, twice = int(ends[-1]), 2 * ends - sizes - 1  # which has no meaning where there is none
-    own = np.take(_scores_of(size), twice // 2 + twice % 2 * size, mode="clip")
-    scores[order] = own.repeat(np.concatenate([starts[1:], [len(values)]]) - starts)
-    return scores, ordered[starts], sizes
+def _ratios_of_kinds(codes: np.ndarray, kinds: np.ndarray, room: np.ndarray) -> np.ndarray:
+    """Return R-hat of `kinds[codes]`, (n_quantities, n_samples, n_chains), of an even number of samples.
+
+    Kinds increase. Mutates `codes` and `room`, of their shape.
+    """
+    n_quantities, size = len(codes), codes[0].size
+    codes += len(kinds) * np.arange(n_quantities)[:, None, None]
+    counts = np.bincount(codes.ravel(), minlength=n_quantities * len(kinds)).reshape(n_quantities, -1)
+    ends = counts.cumsum(axis=1)
+    found = _ratios_of_scores(_scores_between(ends - counts, ends, size), counts, codes, room)
+    below, above = ((ends <= k).sum(axis=1) for k in (size // 2 - 1, size // 2))
+    distances = np.abs(kinds - (kinds[below] + kinds[above])[:, None] / 2)
+    order = distances.argsort(axis=1)
+    distances, sizes = (np.take_along_axis(one, order, axis=1) for one in (distances, counts))
+    ends, change = sizes.cumsum(axis=1), distances[:, 1:] != distances[:, :-1]
+    starts = np.where(np.pad(change, ((0, 0), (1, 0)), constant_values=True), ends - sizes, 0)
+    starts = np.maximum.accumulate(starts, axis=1)
+    ends = np.where(np.pad(change, ((0, 0), (0, 1)), constant_values=True), ends, size)
+    ends = np.minimum.accumulate(ends[:, ::-1], axis=1)[:, ::-1]
+    scores = np.empty(counts.shape)
+    np.put_along_axis(scores, order, _scores_between(starts, ends, size), axis=1)
+    is_one = (ends - starts).max(axis=1) == size  # distance alone, of which chains tell nothing
+    larger: np.ndarray = np.where(is_one, found, np.maximum(found, _ratios_of_scores(scores, counts, codes, room)))
+    return larger
+
+
+def _scores_between(starts: np.ndarray, ends: np.ndarray, size: int) -> np.ndarray:
+    """Return the scores of the mean of ranks `starts` + 1 to `ends`, of any where there is none."""
+    twice = starts + ends - 1
+    found: np.ndarray = np.take(_scores_of(size), twice // 2 + twice % 2 * size, mode="clip")
+    return found
+
+
+def _ratios_of_scores(scores: np.ndarray, counts: np.ndarray, codes: np.ndarray, room: np.ndarray) -> np.ndarray:
+    """Return R-hat of `scores.flat[codes]`, (n_quantities, n_samples, n_chains), which are there so often."""
+    n_quantities, n_samples, n_chains = codes.shape
+    n = n_samples // 2
+    own = np.take(scores, codes, out=room, mode="clip").reshape(n_quantities, 2, n, n_chains)
+    means, squares = own.mean(axis=2), (counts * scores**2).sum(axis=1)
+    within = squares - n * (means**2).sum(axis=(1, 2))
+    for k in np.flatnonzero(within <= LITTLE * squares):
+        first = own[k, :, :1]  # so that chains that stand still vary by exactly 0
+        off = (own[k] - first).mean(axis=1)
+        within[k], means[k] = ((own[k] - first - off[:, None]) ** 2).sum(), first[:, 0] - first[0, 0, 0] + off
+    means = means.reshape(n_quantities, -1)
+    return np.asarray(split_ratio(within / ((n - 1) * means.shape[1]), n * means.var(axis=1, ddof=1), n))
 
 
 def ess_bulk(values: Any) -> Any:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from .._base import checks
 from .._base.options import Options, options
+from .._base.threads import fan_out
 from ..machine.machine import BoltzmannMachine
 from .result import Inference
 
@@ -62,6 +64,39 @@ class Examined(Estimator):
     itself: ClassVar[bool] = False  # whether it looks itself
 
     witness: bool = True
+
+
+class Drawn(NamedTuple):
+    """Samples of a machine; `detail` tells how much work they were.
+
+    What `parts` return, which may be called side by side, `judge` makes a result of.
+    """
+
+    detail: Mapping[str, Any]
+    parts: Sequence[Callable[[], Any]]
+    judge: Callable[[Sequence[Any]], Inference]
+
+
+@options
+class Drawing(Examined):
+    """The protocol of methods that draw all their samples before they judge them.
+
+    Attributes
+    ----------
+    of_log_z : bool
+        Whether results tell log Z.
+    """
+
+    of_log_z: ClassVar[bool] = True
+
+    def draw(self, model: BoltzmannMachine, *, beta: float, moments: bool, seed: int, threads: int) -> Drawn:
+        """Draw samples; to judge them is left to others."""
+        raise NotImplementedError
+
+    def run(self, model: BoltzmannMachine, *, beta: float, moments: bool, seed: int, threads: int) -> Inference:
+        """Infer log Z and moments; the latter, where there are any, are in the machine's units."""
+        drawn = self.draw(model, beta=beta, moments=moments, seed=seed, threads=threads)
+        return drawn.judge(fan_out(lambda part: part(), drawn.parts, threads))
 
 
 def sweeps(name: str, value: Any) -> int | str:

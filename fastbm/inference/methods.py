@@ -18,15 +18,15 @@ from ..kernels.stopwatch import Stopwatch
 from ..machine.clamping import Clamped
 from ..machine.machine import BoltzmannMachine, check_machine
 from ..machine.magnitude import refuse_beyond_range
-from .ais.cold import look
 from .ais.method import AIS, MEANS, ReverseAIS
-from .counted import confront, confront_approximation
-from .estimator import Estimator, Examined
+from .counted import confront_approximation
+from .estimator import Drawing, Estimator, Examined
 from .exact.method import Exact
 from .fixed_point.bethe import Bethe
 from .fixed_point.mean_field import MeanField
 from .fixed_point.tap import TAP
 from .importance_sampling import ImportanceSampling
+from .looks import Looks
 from .monte_carlo import Gibbs, Metropolis
 from .population_annealing import PopulationAnnealing
 from .result import Inference, check_pairs, expand, nothing_free, stack
@@ -35,7 +35,6 @@ from .subject import Subject, clamp_of
 from .temperatures import expand_curves
 from .tempering.method import Tempering
 from .verdict import UNASKED
-from .witness import examine
 
 METHODS: dict[str, type[Estimator]] = {
     cls.name: cls
@@ -208,15 +207,20 @@ def do_pattern(patterns: Patterns, k: int) -> tuple[Inference, list[tuple[str, t
 
 def _one(chosen: Estimator, model: BoltzmannMachine, common: Mapping[str, Any]) -> Inference:
     """Run a method on one machine, and have its result examined, unless the method does so itself."""
-    found = chosen.run(model, **common)
+    if isinstance(chosen, Drawing) and chosen.witness:
+        drawn = chosen.draw(model, **common)
+        looks = Looks(model, chosen.name, drawn.detail, common, meanwhile=True)
+        found = looks.beside(drawn, of_log_z=chosen.of_log_z)
+    else:
+        found = chosen.run(model, **common)
+        looks = Looks(model, chosen.name, found.detail, common)
     if isinstance(chosen, Examined) and not chosen.witness:
         unasked = bool(found.converged) and not chosen.itself
         return replace(found, converged=None, detail={"doubt": UNASKED} | found.detail) if unasked else found
     if isinstance(chosen, Examined) and not chosen.itself:
-        found = examine(model, found, common["beta"], common["seed"], common["threads"])
+        found = looks.examined(found)
     if isinstance(chosen, (Examined, ImportanceSampling)):
-        found = confront(model, found, common["beta"])
-        found = look(model, found, common["beta"], common["seed"], common["threads"])
+        found = looks.confronted(found)
     if isinstance(chosen, (TAP, Bethe)):
         found = confront_approximation(model, found, common["beta"])
     return found

@@ -5,35 +5,32 @@ Means and second moments of recorded states, gathered piece by piece.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Annotated, Any, ClassVar, Literal, Protocol
 
 import numpy as np
 
 from .. import diagnostics
-from .._base.arrays import cleared, empty
 from .._base.options import Least, options
 from .._base.steps import SOON, tell
-from .._base.threads import fan_out
-from ..diagnostics.autocorrelation import standard_error, tau_and_error
+from ..diagnostics.autocorrelation import tau_and_error
+from ..diagnostics.ranks import largest_r_hats
 from ..machine.machine import BoltzmannMachine
 from ..sampling import make_chains
 from ..sampling.chains import resolve_order, threads_between, warn_if_periodic
 from ..sampling.engine.engine import Engine
 from ..sampling.single import WORTH_BLOCKS
 from ..sampling.tempering import TemperedChains
-from ..sampling.unseen import AGRESTI_COULL, rarely, unseen_flip
-from .chain_counts import PairCounts, PairHalves, added, count_states, shares_of_pairs
-from .estimator import SWEEPS, Examined, Knob, Order, refuse_no_samples, sweeps
+from ..sampling.unseen import rarely, unseen_flip
+from .chain_counts import PairCounts
+from .estimator import SWEEPS, Drawing, Drawn, Knob, Order, refuse_no_samples, sweeps
 from .monte_carlo_verdict import ChainVerdict, judge_chains, warn_of_chains
 from .result import Inference, moments_from_up
 from .scout.bounds import certain
-from .temperatures import FEWEST_SPREAD, spread_error
+from .target_moments import OfUnits, TargetMoments, errors_of_fractions
 
 PIECE = 1 << 24  # bits of states that are held at once, about
-WORTH_A_PART = 1 << 15  # numbers of blocks, in which a thread looks at some units
-N_BLOCKS = 32  # means over this many blocks of every chain are kept for the error bars
 
 
 class Sweeping(Protocol):
@@ -77,7 +74,7 @@ def _energies_after(chains: Sweeping, most: int) -> np.ndarray:
 
 
 @options
-class _Chains(Examined):
+class _Chains(Drawing):
     """Moments from chains of single-unit updates.
 
     Parameters
@@ -94,6 +91,7 @@ class _Chains(Examined):
 
     knob: ClassVar[Knob | None] = SWEEPS
     all_pairs: ClassVar[bool] = True
+    of_log_z: ClassVar[bool] = False
 
     n_chains: Annotated[int, Least(1)] = 64
     n_sweeps: Annotated[int, Least(1)] = 1_000
@@ -105,8 +103,8 @@ class _Chains(Examined):
     def _check_together(self) -> None:
         refuse_no_samples(self.n_sweeps, self.thin)
 
-    def run(self, model: BoltzmannMachine, *, beta: float, moments: bool, seed: int, threads: int) -> Inference:
-        """Infer log Z and moments; moments are in the machine's units."""
+    def draw(self, model: BoltzmannMachine, *, beta: float, moments: bool, seed: int, threads: int) -> Drawn:
+        """Draw samples, of which moments are told, in the machine's units."""
         n_samples = self.n_sweeps // self.thin
         target = TargetMoments(model, n_samples, self.n_chains, threads, pairs=moments, halves=moments)
         order = resolve_order(self.order, self.name)
@@ -135,28 +133,46 @@ class _Chains(Examined):
             energies[start : start + piece] = found["samples/energy"] + model.offset
             target.add(found["samples/states"])
         frozen = self.n_chains == 1 and chains.n_flips == flips  # and no other chain to tell whether that is right
-        blocks = target.means()
-        looks: list[Callable[[], Any]] = [partial(tau_and_error, energies)]
-        looks += [partial(standard_error, part) for part in _of_units(blocks, threads)]
-        (tau, energy_error), *noises = fan_out(lambda look: look(), looks, threads)
-        ess, noise = energies.size / (2 * tau), np.concatenate(noises)
+        n_updates = chains.n_swept * chains.n_chains * chains.n_units
+        detail = {**chains.detail, "n_updates": n_updates, "burn_in": burnt}
+        parts: list[Callable[[], Any]] = [
+            partial(largest_r_hats, [energies], 1),
+            partial(tau_and_error, energies),
+            *target.looks(),
+        ]
+        return Drawn(detail, parts, partial(self._judge, model, beta, energies, target, doubt, frozen, detail))
+
+    def _judge(
+        self,
+        model: BoltzmannMachine,
+        beta: float,
+        energies: np.ndarray,
+        target: TargetMoments,
+        doubt: str,
+        frozen: bool,
+        detail: dict[str, Any],
+        numbers: Sequence[Any],
+    ) -> Inference:
+        """Put the result together of what parts of the samples have told."""
+        (r_hat,), (tau, energy_error), *looks = numbers
+        ess, units = energies.size / (2 * tau), OfUnits.joined(looks)
         verdict = judge_chains(
             model,
             beta,
             energies,
-            blocks,
-            np.maximum(noise, rarely(ess)),
+            r_hat,
+            units,
+            target.n_blocks,
+            np.maximum(units.noise, rarely(ess)),
             target.halves,
             one_point=_is_one_point(self.initial),
             frozen=frozen,
             doubt=doubt,
-            threads=threads,
         )
         warn_of_chains(self.name, verdict, frozen=frozen)
-        errors = _errors_of_fractions(blocks, noise, ess, certain(model, beta), self.n_chains)
-        n_updates = chains.n_swept * chains.n_chains * chains.n_units
-        detail = {**chains.detail, "n_updates": n_updates, "burn_in": burnt, "r_hat": verdict.r_hat, "tau_int": tau}
-        return _result(model, self.name, beta, energies, energy_error, blocks, errors, target.pairs, verdict, detail)
+        errors = errors_of_fractions(units.p, units.noise, ess, certain(model, beta), self.n_chains)
+        detail = detail | {"r_hat": verdict.r_hat, "tau_int": tau}
+        return _result(model, self.name, beta, energies, energy_error, units.p, errors, target.pairs, verdict, detail)
 
 
 @options
@@ -201,56 +217,13 @@ def _is_one_point(initial: Any) -> bool:
     return bool((states == states[0]).all())
 
 
-def _of_units(blocks: np.ndarray, threads: int) -> list[np.ndarray]:
-    """Return blocks (n_blocks, n_chains, n_units) cut by units, into parts for each thread if that is worth it."""
-    # NumPy adds up the numbers of one unit alone in another order than those of two or more
-    n_parts = min(blocks.shape[2] // 2, 4 * threads, blocks.size // WORTH_A_PART) if threads > 1 else 1
-    return np.array_split(blocks, max(n_parts, 1), axis=2)
-
-
-def _errors_of_fractions(
-    blocks: np.ndarray, noise: np.ndarray, ess: float, sure: np.ndarray, n_starts: float
-) -> np.ndarray:
-    """Return standard errors of the fractions of time that units are up.
-
-    Parameters
-    ----------
-    blocks : (n_blocks, n_chains, n_units) array
-        Of the fractions.
-    noise : (n_units,) array
-        Their standard errors, as far as flips that were seen tell.
-    ess : float
-        Effective samples of the energy: no unit that never flipped has more.
-    sure : (n_units,) array
-        Log-odds that a unit's own bias leaves it, of `certain`.
-    n_starts : float
-        How often chains began anew: so many independent samples there are of valleys that they do not leave.
-
-    Notes
-    -----
-    A few flips, or none, tell of their own scarcity badly: where a unit was up once, six times are likely enough. So
-    two more visits to its rarer side are reckoned with than were seen (`rarely`). Of a side of probability p the noise
-    tells (p / noise)^2 visits, and p over their number is what one adds. They say nothing of a valley that is seldom
-    found and then not soon left, so they are put together with one visit that takes a chain for all its time: what a
-    visit adds is (p + 1 / n_starts) / (visits + 1). What a bias makes certain, whatever the neighbours do, bounds how
-    often a unit is on that side even then. Units that only their neighbours hold, and that never flip, have wide errors
-    of about 1.4 / n_starts: whether they would flip back at once cannot be told.
-    """
-    p = blocks.mean(axis=(0, 1))
-    rarer, held = np.minimum(p, 1.0 - p), np.maximum(np.where(p < 0.5, -sure, sure), 0.0)
-    longest = np.maximum(np.exp(-held) / n_starts, 1.0 / ess)
-    visits = np.divide(rarer, noise, out=np.zeros_like(noise), where=noise > 0.0) ** 2
-    found: np.ndarray = np.hypot(noise, rarely((visits + 1.0) / (rarer + longest), AGRESTI_COULL))
-    return found
-
-
 def _result(
     model: BoltzmannMachine,
     rule: str,
     beta: float,
     energies: np.ndarray,
     energy_error: float,
-    blocks: np.ndarray,
+    p: np.ndarray,
     errors: np.ndarray,
     pairs: PairCounts | None,
     verdict: ChainVerdict,
@@ -262,7 +235,7 @@ def _result(
         "energy": float(energies.mean()),
         "energy_error": float(np.hypot(energy_error, missed.chance * missed.energy)),
         "energy_variance": float(energies.var()),
-        "mean": units.lo + units.span * blocks.mean(axis=(0, 1)),
+        "mean": units.lo + units.span * p,
         "mean_error": units.span * errors,
     }
     if pairs is not None:
@@ -270,61 +243,3 @@ def _result(
     if verdict.reason:
         detail = detail | {"doubt": verdict.reason}
     return Inference(rule, **result, converged=verdict.converged, n_samples=energies.size, ess=ess, detail=detail)
-
-
-class TargetMoments:
-    """Moments of `n_samples` states of `n_chains` chains, which come packed, in the order in which they were taken.
-
-    Attributes
-    ----------
-    halves : PairHalves or None
-        How often pairs of units differ in halves of chains, which not everybody needs.
-    """
-
-    def __init__(
-        self,
-        model: BoltzmannMachine,
-        n_samples: int,
-        n_chains: int,
-        threads: int,
-        *,
-        pairs: bool = True,
-        halves: bool = False,
-    ) -> None:
-        n = model.n_units
-        self._units, self._threads = model.convention, threads
-        self._pairs = shares_of_pairs(n, threads) if pairs else []
-        self.halves = PairHalves(n, n_chains, n_samples) if halves else None
-        self._block = np.arange(n_samples) * min(N_BLOCKS, n_samples) // n_samples
-        self._sums = cleared((self._block[-1] + 1, n_chains, n), np.int64)
-        self._done = 0
-
-    def add(self, packed: np.ndarray) -> None:
-        """Count states, (n_samples, n_chains, ceil(n_units / 8)) uint8, unit 0 in the lowest bit."""
-        first, self._done = self._done, self._done + len(packed)
-        blocks = self._block[first : self._done]
-        count_states(packed, blocks, self._sums, self._threads, self._pairs, self.halves, first)
-
-    @property
-    def pairs(self) -> PairCounts | None:
-        """How often each pair of units was up together."""
-        return added(self._pairs) if self._pairs else None
-
-    def means(self) -> np.ndarray:
-        """Return the part of the time that units are up in blocks of samples, (n_blocks, n_chains, n_units).
-
-        They lie in memory unit by unit, as they are looked at.
-        """
-        by_unit, sizes = np.moveaxis(self._sums, -1, 0), np.bincount(self._block)
-        return np.moveaxis(np.divide(by_unit, sizes[:, None], out=empty(by_unit.shape, np.float64)), 0, -1)
-
-    def result(self, ess: float, sure: np.ndarray, n_starts: float) -> dict[str, Any]:
-        """Return the moment fields of an Inference; for the arguments see `_errors_of_fractions`."""
-        pairs, blocks = self.pairs, self.means()
-        assert pairs is not None
-        noise = np.concatenate(fan_out(standard_error, _of_units(blocks, self._threads), self._threads))
-        if blocks.shape[1] >= FEWEST_SPREAD:
-            of_chains = blocks.mean(axis=0)
-            noise = np.maximum(noise, spread_error(of_chains - of_chains.mean(axis=0)))
-        error = _errors_of_fractions(blocks, noise, ess, sure, n_starts)
-        return moments_from_up(self._units, pairs.up()) | {"mean_error": self._units.span * error}

@@ -11,10 +11,10 @@ from .. import diagnostics
 from .._base import checks
 from ..diagnostics.bits import FALSE_ALARM, beyond_chance, r_hat_limit
 from ..diagnostics.drift import drifts
-from ..diagnostics.ranks import largest_r_hats
 from ..machine.machine import BoltzmannMachine
 from ..sampling import valleys
 from .chain_counts import PairHalves
+from .target_moments import OfUnits
 
 FEWEST_SAMPLES, FEWEST = 32, 256  # of a chain and in all, of which fewer leave error bars themselves uncertain
 
@@ -32,24 +32,25 @@ def judge_chains(
     model: BoltzmannMachine,
     beta: float,
     energies: np.ndarray,
-    blocks: np.ndarray,
+    r_hat: float,
+    units: OfUnits,
+    n_blocks: int,
     errors: np.ndarray,
     pairs: PairHalves | None,
     *,
     one_point: bool,
     frozen: bool,
     doubt: str,
-    threads: int,
 ) -> ChainVerdict:
     """Judge chains by their energies and the fractions of time that units are up.
 
-    Energies are (n_samples, n_chains), the fractions, in blocks of samples, (n_blocks, n_chains, n_units); the means of
-    the latter have the standard `errors`.
+    Energies are (n_samples, n_chains), and of that `r_hat`; the fractions, told from so many blocks of samples, have
+    the standard `errors`.
 
     The means of an even machine are known, and those of the chains must be so within their errors. `doubt` says why
     chains that agree may never reach some states.
     """
-    r_hat = math.inf if frozen else _r_hat(energies, blocks, pairs, threads)
+    r_hat = math.inf if frozen else _r_hat(energies, r_hat, units, n_blocks, pairs)
     if frozen:
         return ChainVerdict(False, r_hat, "the only chain did not move after the burn-in")
     if not r_hat <= diagnostics.R_HAT_LIMIT:
@@ -59,7 +60,7 @@ def judge_chains(
             f"r_hat = {r_hat:.3g} (above {diagnostics.R_HAT_LIMIT}); the chains disagree and the error bars are too "
             "small",
         )
-    if reason := _contradiction(model, beta, energies, blocks, errors):
+    if reason := _contradiction(model, beta, energies, units.p, errors):
         return ChainVerdict(False, r_hat, reason)
     reason = doubt or valleys.why_unseen(model, beta, energies.shape[1], one_point=one_point)
     if not reason and (len(energies) < FEWEST_SAMPLES or energies.size < FEWEST):
@@ -70,22 +71,21 @@ def judge_chains(
     return ChainVerdict(None if reason else True, r_hat, reason)
 
 
-def _r_hat(energies: np.ndarray, blocks: np.ndarray, pairs: PairHalves | None, threads: int) -> float:
+def _r_hat(energies: np.ndarray, r_hat: float, units: OfUnits, n_blocks: int, pairs: PairHalves | None) -> float:
     """Return the largest R-hat of the energy, the units and the pairs; infinite where samples are too few to tell."""
     if len(energies) < 4:
         return math.inf
-    of_energy, of_units = largest_r_hats([energies, blocks], threads)
-    known = [of_energy]
-    if len(blocks) >= 4:
-        limit = r_hat_limit(len(blocks) // 2, blocks.shape[1], blocks.shape[2], worth=1.0)
-        known.append(beyond_chance(of_units, limit))
+    known = [r_hat]
+    if n_blocks >= 4:
+        limit = r_hat_limit(n_blocks // 2, *units.of_chains.shape, worth=1.0)
+        known.append(beyond_chance(units.r_hat, limit))
     if pairs is not None:
         known.append(pairs.r_hat())
     return max(known)
 
 
 def _contradiction(
-    model: BoltzmannMachine, beta: float, energies: np.ndarray, blocks: np.ndarray, errors: np.ndarray
+    model: BoltzmannMachine, beta: float, energies: np.ndarray, p: np.ndarray, errors: np.ndarray
 ) -> str:
     """Return what contradicts chains that agree: a mean that is known, or a drift; empty where nothing does."""
     from scipy.special import stdtrit
@@ -95,7 +95,7 @@ def _contradiction(
         return "the energies of the first and the later half differ: the chains still relax"
     if not valleys.is_even(model, beta):
         return ""
-    z = np.abs(blocks.mean(axis=(0, 1)) - 0.5) / errors
+    z = np.abs(p - 0.5) / errors
     widest = -float(stdtrit(max(n_chains - 1, 3), FALSE_ALARM / (2 * model.n_units)))
     if z.max() <= widest:
         return ""

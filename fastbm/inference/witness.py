@@ -9,7 +9,9 @@ once more, by importance sampling where one side of the machine is small, else b
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -40,7 +42,52 @@ FEWEST_STEPS, MOST_STEPS = 50, 1_000
 ENERGY_BARS = 5.0
 
 
-def examine(model: BoltzmannMachine, found: Inference, beta: float, seed: int, threads: int) -> Inference:
+class Witness:
+    """What looks at a machine besides a method, whose work `detail` tells: each look is taken once.
+
+    Attributes
+    ----------
+    as_bits : bool
+        Whether its chains are bits.
+    seconds : float
+        Of the method, by the built-in speeds.
+    """
+
+    def __init__(
+        self, model: BoltzmannMachine, method: str, detail: Mapping[str, Any], beta: float, seed: int, threads: int
+    ) -> None:
+        self.model, self.beta, self.seed, self._threads = model, beta, seed, threads
+        self.as_bits = detail.get("kernel") == "multispin" and goes_as_bits(model)
+        self.seconds = float(detail.get("n_updates", 0)) * (ATTEMPT_SECONDS if self.as_bits else attempt_seconds(model))
+        self._in_one_call = method in ("tempering", "gibbs", "metropolis")  # which compile no more for it
+
+    @cached_property
+    def seen(self) -> Scout:
+        """What the scout has seen."""
+        part, seed = PART_AS_BITS if self.as_bits else SCOUT_PART, rng.derive(self.seed, SCOUT)
+        return scout(
+            self.model, self.beta, part * self.seconds, seed, self._threads, as_bits=self.as_bits,
+            in_one_call=self._in_one_call,
+        )  # fmt: skip
+
+    def take(self, of_log_z: bool) -> None:
+        """Take the looks that a result needs that converged."""
+        if self.seen.up is not None and of_log_z and not self.mixes:
+            _ = self.walked
+
+    @property
+    def mixes(self) -> bool:
+        """Whether importance sampling around the scout's states answers."""
+        return not self.as_bits and self.seen.kept is not None and self.seen.kept.shape[2] <= MOST_KEPT
+
+    @cached_property
+    def walked(self) -> tuple[Average, Average]:
+        """Averages of the weights of walks from the scout's means, and back from its states."""
+        walk = _walked_as_bits if self.as_bits else _walked
+        return walk(self.model, self.seen, self.beta, self.seconds, self.seed, self._threads)
+
+
+def examine(found: Inference, witness: Witness, threads: int) -> Inference:
     """Return the result of a sampling method with the verdict of an independent check.
 
     One that says itself that it cannot tell is held against the bound alone.
@@ -48,20 +95,17 @@ def examine(model: BoltzmannMachine, found: Inference, beta: float, seed: int, t
     log_z, _ = claim(found)
     if found.converged is False or (found.converged is None and log_z is None):
         return found
-    as_bits = found.detail.get("kernel") == "multispin" and goes_as_bits(model)
-    each, part = (ATTEMPT_SECONDS, PART_AS_BITS) if as_bits else (attempt_seconds(model), SCOUT_PART)
-    seconds = float(found.detail.get("n_updates", 0)) * each
-    seen = scout(
-        model, beta, part * seconds, rng.derive(seed, SCOUT), threads, as_bits=as_bits,
-        in_one_call=found.method in ("tempering", "gibbs", "metropolis"),  # which compile no more for it
-    )  # fmt: skip
+    model, beta, seen = witness.model, witness.beta, witness.seen
     facts: dict[str, Any] = {"log_z_bound": seen.bound, "bound_by": seen.bound_by, "round_trips": seen.round_trips}
     reason = _beyond_bounds(model, found, beta, seen)
     sure: bool | None = None if seen.up is None else True
     if not reason and found.converged and seen.up is not None:
-        check = _mixed if seen.kept is not None and seen.kept.shape[2] <= MOST_KEPT else _walked
-        check = _walked_as_bits if as_bits else check
-        reason, more, sure = check(model, found, seen, beta, seconds, seed, threads)
+        if witness.mixes:
+            reason, more, sure = _mixed(found, witness, threads)
+        elif log_z is None:
+            reason, more, sure = _energies_of_ladders(model, found, seen)
+        else:
+            reason, more, sure = _compared(model, found, seen, *witness.walked)
         facts |= more
     if reason:
         checks.warn(f"{found.method}: {reason}. Its error bar is not to be trusted: {way_out('run longer')}.")
@@ -102,15 +146,14 @@ def _above_entropy(found: Inference, p: np.ndarray, p_error: np.ndarray, beta: f
     )
 
 
-def _mixed(
-    model: BoltzmannMachine, found: Inference, seen: Scout, beta: float, seconds: float, seed: int, threads: int
-) -> tuple[str, dict[str, Any], bool | None]:
+def _mixed(found: Inference, witness: Witness, threads: int) -> tuple[str, dict[str, Any], bool | None]:
     """Compare with importance sampling around the scout's states."""
+    seen = witness.seen
     assert seen.side is not None and seen.kept is not None
-    mixture = mix(seen.side, seen.kept, N_DRAWS, rng.derive(seed, SCOUT), threads)
+    mixture = mix(seen.side, seen.kept, N_DRAWS, rng.derive(witness.seed, SCOUT), threads)
     if mixture.doubt:
         return "", {"importance sampling": mixture.doubt}, None
-    other = averages(model, beta, seen.side, mixture, False, threads)
+    other = averages(witness.model, witness.beta, seen.side, mixture, False, threads)
     facts = {"log_z": mixture.all.log_mean, "log_z_error": mixture.all.error, "energy": other["energy"]}
     log_z, error = claim(found)
     gap = 0.0 if log_z is None else mixture.all.log_mean - log_z
@@ -133,11 +176,9 @@ def _energies_apart(found: Inference, energy: float, error: float) -> str:
 
 
 def _walked(
-    model: BoltzmannMachine, found: Inference, seen: Scout, beta: float, seconds: float, seed: int, threads: int
-) -> tuple[str, dict[str, Any], bool | None]:
-    """Compare with walks from the scout's means, and back from its states."""
-    if claim(found)[0] is None:
-        return _energies_of_ladders(model, found, seen)
+    model: BoltzmannMachine, seen: Scout, beta: float, seconds: float, seed: int, threads: int
+) -> tuple[Average, Average]:
+    """Walk from the scout's means, and back from its states."""
     kind, step_seconds = "blocks" if model.is_layered else "", model.n_units * attempt_seconds(model)
     if seen.side is not None:  # by the kernel that looked around, which is there already
         kind, step_seconds = "marginal", PAIR_SECONDS * seen.side.weights.size
@@ -158,32 +199,31 @@ def _walked(
         return chains
 
     there, back = fan_out(walked, ways, threads if n_steps * each >= WORTH_A_THREAD else 1)
-    up, down = average(there.log_w + there.log_z0), average(back.log_w - back.log_z0).of_groups(seen.n_ladders)
-    return _compared(model, found, seen, up, down)
+    return average(there.log_w + there.log_z0), average(back.log_w - back.log_z0).of_groups(seen.n_ladders)
 
 
 def _walked_as_bits(
-    model: BoltzmannMachine, found: Inference, seen: Scout, beta: float, seconds: float, seed: int, threads: int
-) -> tuple[str, dict[str, Any], bool | None]:
-    """Compare with walks from beta = 0 and back, of chains as bits, of which there are more.
+    model: BoltzmannMachine, seen: Scout, beta: float, seconds: float, seed: int, threads: int
+) -> tuple[Average, Average]:
+    """Walk from beta = 0 and back, with chains as bits, of which there are more.
 
     Their machines are even, so that the product model of their means is that of free units.
     """
-    if claim(found)[0] is None:
-        return _energies_of_ladders(model, found, seen)
     each = 2.0 * (model.n_units * WALKERS * ATTEMPT_SECONDS + STEP_SECONDS)
     n_steps = int(min(max(WALK_PART * seconds / each, FEWEST_STEPS), MOST_STEPS))
     path = np.linspace(0.0, beta, n_steps)
     seeds = rng.derive(seed, SCOUT, 1), rng.derive(seed, SCOUT, 2)
     up, down = map(average, walk_both_ways(model, path, seen.some(WALKERS), seeds, threads))
-    return _compared(model, found, seen, up, down)
+    return up, down
 
 
 def _energies_of_ladders(
     model: BoltzmannMachine, found: Inference, seen: Scout
 ) -> tuple[str, dict[str, Any], bool | None]:
     """Compare the energy of a result without log Z with that of the scout's ladders."""
-    means = np.array([model.energy_of_bits(one).mean() for one in seen.ladders()])
+    assert seen.up is not None
+    energies = model.energy_of_bits(seen.up) if seen.energies is None else seen.energies
+    means = energies.reshape(seen.n_ladders, -1).mean(axis=1)
     # of four ladders the spread is known badly, and Student's quantile is twice the normal one; of more it is on the
     # safe side
     reason = _energies_apart(found, float(means.mean()), 2.0 * float(means.std(ddof=1)) / math.sqrt(len(means)))

@@ -8,7 +8,7 @@ from scipy.signal import lfilter
 from scipy.stats import norm
 
 from fastbm import diagnostics
-from fastbm.diagnostics.autocorrelation import autocovariance, error_by, standard_errors, windowed_time
+from fastbm.diagnostics.autocorrelation import covariances, error_by, standard_errors, windowed_time
 from fastbm.diagnostics.drift import drifts
 from fastbm.diagnostics.ranks import largest_r_hats
 
@@ -127,13 +127,16 @@ def test_many_quantities_at_once() -> None:
             assert np.ndim(function(values[..., k])) == 0
 
 
+@pytest.mark.parametrize("n", [1, 60, 90])
 @pytest.mark.parametrize("n_chains", [1, 500])
-def test_autocovariance_is_a_mean_of_products(n_chains: int) -> None:
-    """However many chains are transformed at once."""
-    values = autoregressive(0.7, 60, 3 * n_chains).reshape(60, n_chains, 3)
+def test_autocovariance_is_a_mean_of_products(n_chains: int, n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many chains and quantities are looked at at once, short or long."""
+    monkeypatch.setattr("fastbm.diagnostics.autocorrelation.TOGETHER", 2 * n * n_chains)
+    values = autoregressive(0.7, n, 3 * n_chains).reshape(n, n_chains, 3)
     off = values - values.mean(axis=(0, 1))
-    expected = [(off[: 60 - t] * off[t:]).mean(axis=(0, 1)) for t in range(60)]
-    assert autocovariance(values) == pytest.approx(np.array(expected), rel=1e-9, abs=1e-12)
+    expected = [(off[: n - t] * off[t:]).mean(axis=(0, 1)) for t in range(n)]
+    found = np.concatenate([some.of_lags for some in covariances(values)], axis=1)
+    assert found == pytest.approx(np.array(expected), rel=1e-9, abs=1e-12)
 
 
 @pytest.mark.parametrize("most", [1, 40 * 6 * 3, 1 << 17])

@@ -97,10 +97,20 @@ def test_as_the_plain_twins_say(kind: str, shape: tuple[int, int]) -> None:
 
 
 @pytest.mark.parametrize(("shape", "n_codes"), [((4, 1), 3), ((101, 5), 8), ((600, 8), 65), ((64, 2), 1)])
-def test_codes_are_ranked_as_their_values(shape: tuple[int, int], n_codes: int) -> None:
-    codes = np.random.default_rng(n_codes).integers(0, n_codes, shape)
+def test_codes_are_ranked_as_their_values(
+    shape: tuple[int, int], n_codes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of several quantities at once, and of chains that stand still or move once."""
+    codes = np.random.default_rng(n_codes).integers(0, n_codes, (*shape, 7))
+    codes[:, :, 1] = codes[0, :, 1]
+    codes[:, :, 2] = codes[0, :, 2]
+    codes[-1, 0, 2] = 0
+    codes[:, :, 3] = 0
     for values in (np.abs(2.0 * np.arange(n_codes) / n_codes - 1.0), np.arange(n_codes) % 2 - 0.5):
-        assert r_hat_of_codes(codes, values) == diagnostics.r_hat(values[codes])
+        expected = diagnostics.r_hat(values[codes])
+        assert r_hat_of_codes(codes, values) == pytest.approx(expected, rel=1e-11)
+        monkeypatch.setattr("fastbm.diagnostics.ranks.CODES", 2 * codes[..., 0].size)
+        assert np.array_equal(r_hat_of_codes(codes[..., 0], values), r_hat_of_codes(codes, values)[0])
 
 
 def test_chains_that_stand_still() -> None:

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import fastbm as bm
-from fastbm.inference import chain_counts, monte_carlo
-from fastbm.inference.monte_carlo import TargetMoments
+from fastbm.inference import chain_counts, target_moments
+from fastbm.inference.target_moments import TargetMoments
 from tests.support.combinations import each
 from tests.support.machines import KINDS, UNITS, assert_covers, calm, flat, machine
 
@@ -152,7 +152,7 @@ def test_counts_of_states_do_not_depend_on_how_they_come(threads: int) -> None:
     for first, last in itertools.pairwise([0, 85, 172, 173]):
         target.add(np.packbits(up[first:last], axis=2, bitorder="little"))
     ends = [k for k in range(n_samples) if k == 0 or 32 * k // n_samples > 32 * (k - 1) // n_samples]
-    assert np.array_equal(target.means(), [part.mean(axis=0) for part in np.split(up, ends[1:])])
+    assert np.array_equal(target.fractions(), [part.mean(axis=0) for part in np.split(up, ends[1:])])
     rows = up.reshape(-1, n).astype(float)
     assert target.pairs is not None and np.array_equal(target.pairs.up(), rows.T @ rows / len(rows))
     assert target.halves is not None
@@ -163,11 +163,13 @@ def test_counts_of_states_do_not_depend_on_how_they_come(threads: int) -> None:
 @pytest.mark.parametrize("method", ["gibbs", "tempering"])
 def test_moments_have_the_same_bits_on_any_number_of_threads(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chain_counts, "WORTH_THREADS", 1)
-    monkeypatch.setattr(monte_carlo, "WORTH_A_PART", 1)
+    monkeypatch.setattr(target_moments, "TOGETHER", 70 * 32 * 4)  # some units at once
     model = bm.models.random_machine(9, seed=3, scale=0.3)
-    one, other = (
-        bm.infer(model, method, n_chains=70, n_sweeps=75, burn_in=0, seed=1, threads=threads) for threads in (1, 2)
+    one, *others = (
+        bm.infer(model, method, n_chains=70, n_sweeps=75, burn_in=0, seed=1, threads=threads) for threads in (1, 2, 5)
     )
-    for name in ("mean", "mean_error", "second_moment", "energy_error"):
-        assert np.array_equal(getattr(one, name), getattr(other, name))
-    assert one.detail["r_hat"] == other.detail["r_hat"]
+    for other in others:
+        for name in ("mean", "mean_error", "second_moment", "energy_error"):
+            assert np.array_equal(getattr(one, name), getattr(other, name))
+        assert one.detail["r_hat"] == other.detail["r_hat"]
+        assert repr(one.detail["witness"]) == repr(other.detail["witness"])

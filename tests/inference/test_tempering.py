@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 import fastbm as bm
+from fastbm import diagnostics
 from fastbm.inference.result import from_json, to_json
 from fastbm.inference.temperatures import Temperatures
 from fastbm.inference.tempering import log_ratios
@@ -236,7 +237,8 @@ def test_ladders_that_still_relax_or_never_go_round_are_told() -> None:
     flat = machine("visible")
 
     def judge(energies: np.ndarray, trips: np.ndarray) -> Any:
-        return judge_ladders(flat, energies, log_ratios.bennett(betas, energies), None, np.full(3, 0.5), trips)
+        r_hat, ratios = float(diagnostics.r_hat(energies).max()), log_ratios.bennett(betas, energies)
+        return judge_ladders(flat, energies, ratios, r_hat, None, np.full(3, 0.5), trips)
 
     assert judge(still, trips).converged is True
     drifting = still + np.linspace(0.5, 0.0, 100)[:, None, None]

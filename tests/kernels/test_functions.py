@@ -11,7 +11,7 @@ from hypothesis import given, settings, strategies as st
 import fastbm as bm
 from fastbm.data import counting
 from fastbm.data.rows import Rows, pack_rows
-from fastbm.inference.monte_carlo import TargetMoments
+from fastbm.inference.target_moments import TargetMoments
 from fastbm.kernels.bits import count_chains, count_pairs, pack_lane, pack_units, turn_rows
 from fastbm.kernels.energy import energies_dense
 from fastbm.kernels.functions import exp2_float64, exp_float32, exp_float64, expm1_negative, log1p_float64

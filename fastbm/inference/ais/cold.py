@@ -10,8 +10,9 @@ Neal, Stat. Comput. 11, 125 (2001), doi:10.1023/A:1008923215028.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -49,42 +50,70 @@ class Known(NamedTuple):
     of_bits: Callable[[np.ndarray], np.ndarray]  # (n_states, n_units) to (n_states,)
 
 
-def look(
-    model: BoltzmannMachine, found: Inference, beta: float, seed: int, threads: int, up: np.ndarray | None = None
-) -> Inference:
+class Walks:
+    """Walks from low states at low temperature up to that of the machine, and from free units; each done once.
+
+    They take a part of the time of the method's updates, or a tenth of a second, and are left out where that is too
+    short; also of machines in layers, whose walks are others, and of chains as bits.
+    """
+
+    def __init__(
+        self, model: BoltzmannMachine, detail: Mapping[str, Any], beta: float, seed: int, threads: int
+    ) -> None:
+        self.model, self.beta, self._threads = model, beta, threads
+        self._seeds = [rng.derive(seed, COLD, k) for k in (0, 1)]
+        attempt = attempt_seconds(model)
+        seconds = max(PART * attempt * float(detail.get("n_updates", 0)), LEAST_SECONDS)
+        self._n_steps = int(min(seconds / (model.n_units * attempt * N_STATES * N_WALKS), MOST_STEPS))
+        self.are_long = self._n_steps >= FEWEST_STEPS
+        self.are_taken = not model.is_layered and detail.get("kernel") != "multispin" and beta > 0.0 and self.are_long
+
+    @cached_property
+    def cold(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """States that walks begin at, (n_states, n_units), their weights and where they end, as of `walk_from`."""
+        with single_threaded_blas():
+            starts, factor = low_states(self.model, self.beta)
+        return starts, *walk_from(self.model, self.beta, starts, factor, self._n_steps, self._seeds[0], self._threads)
+
+    def take_cold(self) -> None:
+        """Walk from low states, if walks are asked for."""
+        if self.are_taken:
+            _ = self.cold
+
+    def take_hot(self) -> None:
+        """Walk from free units, if walks are asked for."""
+        if self.are_taken:
+            _ = self.hot
+
+    @cached_property
+    def hot(self) -> Average:
+        """The average weight of walks from free units."""
+        return walk_up(self.model, self.beta, self._n_steps, self._seeds[1], self._threads)
+
+
+def look(found: Inference, walks: Walks, up: np.ndarray | None = None) -> Inference:
     """Return an estimate that says that it has converged with the verdict of a look from the cold; a warning says why.
 
-    `up` are states as bits that it was made of, where it gives no energy. Left out are machines in layers, whose walks
-    are others, and chains as bits.
+    `up` are states as bits that it was made of, where it gives no energy.
     """
-    if not found.converged or model.is_layered or found.detail.get("kernel") == "multispin" or beta == 0.0:
+    if not found.converged or not walks.are_taken:
         return found
-    reason = missed_phase(model, found, beta, seed, threads, up)
+    reason = missed_phase(found, walks, up)
     if not reason:
         return found
     return judged(found, Verdict(False, reason), "Compare samples that begin in both phases (initial)")
 
 
-def missed_phase(
-    model: BoltzmannMachine, found: Inference, beta: float, seed: int, threads: int, up: np.ndarray | None = None
-) -> str:
+def missed_phase(found: Inference, walks: Walks, up: np.ndarray | None = None) -> str:
     """Return what a look from the cold finds that an estimate has missed, as text; empty where it finds nothing.
 
-    It takes a part of the time of the method's updates (`detail["n_updates"]`), or a tenth of a second, and is left
-    out where that is too short. `up` as for `look`.
+    `up` as for `look`.
     """
-    attempt = attempt_seconds(model)
-    seconds = max(PART * attempt * float(found.detail.get("n_updates", 0)), LEAST_SECONDS)
-    n_steps = int(min(seconds / (model.n_units * attempt * N_STATES * N_WALKS), MOST_STEPS))
-    if n_steps < FEWEST_STEPS:
+    if not walks.are_long:
         return ""
     log_z, error = claim(found)
-    seeds = [rng.derive(seed, COLD, k) for k in (0, 1)]
-    with single_threaded_blas():
-        starts, factor = low_states(model, beta)
-    cold = walk_from(model, beta, starts, factor, n_steps, seeds[0], threads)
-    hot = walk_up(model, beta, n_steps, seeds[1], threads) if log_z is None else None
-    for start, log_w, ends in zip(starts, *cold, strict=True):
+    hot = walks.hot if log_z is None else None
+    for start, log_w, ends in zip(*walks.cold, strict=True):
         seen = average(log_w)
         if not seen.healthy or (hot is not None and not hot.healthy):
             continue
@@ -94,7 +123,7 @@ def missed_phase(
         if apart(seen.log_mean - log_z, error, seen.error):
             return f"walks from a low state find {seen.log_mean - log_z:.3g} nats more"
         bar = BARS * math.hypot(error or 0.0, seen.error or 0.0)
-        for known in _known(model, found, start, up):
+        for known in _known(walks.model, found, start, up):
             reason = _another_phase(known, seen, ends, log_z, bar)
             if reason:
                 return reason

@@ -26,7 +26,7 @@ from ..result import Inference, check_pairs
 from ..scout.bases import check_start, log_odds
 from ..scout.scout import Scout
 from ..verdict import UNASKED, Verdict, way_out
-from .cold import look
+from .cold import Walks, look
 from .election import tried
 from .job import SCOUT, SECOND, Job, survey
 from .path import N_SWEEPS, adapt_path, check_betas, make_path
@@ -261,7 +261,9 @@ class ReverseAIS(_Paths):
             ess=found.ess,
             detail=_detail(job, log_w, found) | about | verdict.facts,
         )
-        return look(model, result, beta, seed, threads, met) if self.witness and met is not None else result
+        if not self.witness or met is None:
+            return result
+        return look(result, Walks(model, result.detail, beta, seed, threads), met)
 
 
 def _wide(verdict: Verdict, found: Average) -> Verdict:

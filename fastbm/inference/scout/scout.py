@@ -73,12 +73,6 @@ class Scout:
         found: np.ndarray = self.up[np.linspace(0, len(self.up) - 1, n_states).round().astype(np.int64)]
         return found
 
-    def ladders(self) -> np.ndarray:
-        """Return the states as (n_ladders, n_rounds, n_units)."""
-        assert self.up is not None
-        found: np.ndarray = self.up.reshape(self.n_ladders, -1, self.up.shape[1])
-        return found
-
 
 def attempt_seconds(model: BoltzmannMachine) -> float:
     """Estimate how long a kernel of many chains takes for one unit of one chain, by the built-in speeds."""

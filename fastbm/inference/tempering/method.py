@@ -5,8 +5,10 @@ Hukushima and Nemoto, J. Phys. Soc. Jpn. 65, 1604 (1996), doi:10.1143/JPSJ.65.16
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -15,16 +17,18 @@ from ..._base.arrays import cleared, empty
 from ..._base.options import Least, options
 from ..._base.steps import SOON, tell
 from ..._base.threads import fan_out
+from ...diagnostics.ranks import largest_r_hats
 from ...machine.machine import BoltzmannMachine
 from ...sampling.tempering import TemperedChains
 from ...sampling.unseen import unseen
 from ..chain_counts import count_states
-from ..estimator import SWEEPS, Examined, Knob, refuse_beside_betas, refuse_no_samples, sweeps
-from ..monte_carlo import PIECE, TargetMoments, find_burn_in
+from ..estimator import SWEEPS, Drawing, Drawn, Knob, refuse_beside_betas, refuse_no_samples, sweeps
+from ..monte_carlo import PIECE, find_burn_in
 from ..result import Inference
 from ..scout.bases import unseen_starts
 from ..scout.bounds import certain
-from ..scout.product_path import find_path, make_levels
+from ..scout.product_path import ProductPath, find_path, make_levels
+from ..target_moments import OfUnits, TargetMoments
 from ..temperatures import FEWEST_SPREAD, KEY, curves, means_fit, spread_error
 from ..verdict import judged
 from .based import BasedChains
@@ -38,7 +42,7 @@ BURN_IN = 0.25  # of the sweeps, at least, along a path from a product model
 
 
 @options
-class Tempering(Examined):
+class Tempering(Drawing):
     """Estimate log Z and moments by parallel tempering.
 
     Parameters
@@ -97,8 +101,8 @@ class Tempering(Examined):
         refuse_no_samples(self.n_sweeps, self.thin)
         refuse_beside_betas(self)
 
-    def run(self, model: BoltzmannMachine, *, beta: float, moments: bool, seed: int, threads: int) -> Inference:
-        """Infer log Z and moments; moments are in the machine's units."""
+    def draw(self, model: BoltzmannMachine, *, beta: float, moments: bool, seed: int, threads: int) -> Drawn:
+        """Draw samples at all levels, of which log Z and moments are told, in the machine's units."""
         solve = ENGINES[self.engine]
         if self.engine == "mbar":
             pymbar_solver()
@@ -125,8 +129,6 @@ class Tempering(Examined):
             now - then
             for now, then in zip((chains.attempted, chains.accepted, chains.round_trips), before, strict=True)
         )
-        of_levels = threads if energies[..., 0].size >= WORTH_A_THREAD else 1
-        ratios = solve(ladder, energies, of_levels)
         detail = {
             **chains.detail,
             "engine": self.engine,
@@ -134,26 +136,50 @@ class Tempering(Examined):
             "n_updates": chains.n_swept * len(ladder) * chains.n_chains * chains.n_units,
             "burn_in": burnt,
             "swap_rates": accepted / np.maximum(attempted, 1),
-            "overlap": ratios.overlap,
+            "overlap": None,  # which takes its place when it is known
             "round_trips": trips,
-            **ratios.detail,
         }
         if path is None:
-            found = _result(model, ladder, energies, free_log_z(model), ratios, target, n_up, detail, of_levels)
-            tau = found.detail["tau_int"]
+            told = partial(_of_temperatures, model, ladder, solve, energies, n_up, detail)
         else:
-            own, log_z0, end = at_target + model.offset, path.log_z0 - beta * model.offset, ratios.last()
-            step, every = float(np.diff(ladder).max()), np.arange(model.n_units)
-            missed = unseen_starts(model, beta, path.base, energies[..., 0].size, step, every)
-            end = end._replace(floor=np.hypot(end.floor, missed))
-            found = _result(
-                model, np.array([beta]), own[..., None], log_z0, end, target, None, detail | {"levels": ladder},
-                of_levels,
-            )  # fmt: skip
-            tau = _tau_int(energies, of_levels)
-        units = target.means() if target else None
-        verdict = judge_ladders(model, energies, ratios, units, tau, trips, based=path is not None, threads=threads)
-        return judged(found, verdict, "Raise n_sweeps, or n_betas where swap_rates in detail are small")
+            told = partial(_of_levels, model, beta, path, ladder, solve, energies, at_target, detail)
+        looks = target.looks() if target else []
+        if energies[..., 0].size >= WORTH_A_THREAD:  # threads share the levels
+            known, n_parts = told(threads), 2 * threads
+            parts: list[Callable[[], Any]] = [lambda: known]
+        else:
+            parts, n_parts = [partial(told, 1)], 1
+        parts += [partial(largest_r_hats, [some], 1) for some in np.array_split(energies, n_parts, axis=2)]
+        judge = partial(_judge, model, beta, energies, target, len(looks), path is not None)
+        return Drawn(detail, [*parts, *looks], judge)
+
+
+class _Told(NamedTuple):
+    """What is told of all levels; `tau` is the autocorrelation time of each, in samples."""
+
+    found: Inference
+    ratios: LogRatios
+    tau: np.ndarray
+
+
+def _judge(
+    model: BoltzmannMachine,
+    beta: float,
+    energies: np.ndarray,
+    target: TargetMoments | None,
+    n_looks: int,
+    based: bool,
+    numbers: Sequence[Any],
+) -> Inference:
+    """Put the result together of what parts of the samples have told."""
+    (found, ratios, tau), *more = numbers
+    trips, units, r_hats = found.detail["round_trips"], None, more[: len(more) - n_looks]
+    if target is not None:
+        units = OfUnits.joined(more[len(r_hats) :])
+        n_starts = energies.shape[1] + int(trips.sum())  # a replica forgets at the other end of its ladder
+        found = replace(found, **target.result(units, found.ess, certain(model, beta), n_starts))
+    verdict = judge_ladders(model, energies, ratios, max(one for (one,) in r_hats), units, tau, trips, based=based)
+    return judged(found, verdict, "Raise n_sweeps, or n_betas where swap_rates in detail are small")
 
 
 def _burn_in(chains: TemperedChains | BasedChains, burn_in: int | str, n_sweeps: int) -> int:
@@ -212,13 +238,49 @@ def _tau_int(energies: np.ndarray, threads: int) -> np.ndarray:
     return np.array(fan_out(lambda k: float(diagnostics.tau_int(energies[..., k])), range(energies.shape[-1]), threads))
 
 
+def _of_temperatures(
+    model: BoltzmannMachine,
+    betas: np.ndarray,
+    solve: Callable[..., LogRatios],
+    energies: np.ndarray,
+    n_up: np.ndarray | None,
+    detail: dict[str, Any],
+    threads: int,
+) -> _Told:
+    ratios = solve(betas, energies, threads)
+    about = detail | {"overlap": ratios.overlap, **ratios.detail}
+    found = _result(model, betas, energies, free_log_z(model), ratios, n_up, about, threads)
+    return _Told(found, ratios, found.detail["tau_int"])
+
+
+def _of_levels(
+    model: BoltzmannMachine,
+    beta: float,
+    path: ProductPath,
+    levels: np.ndarray,
+    solve: Callable[..., LogRatios],
+    apart: np.ndarray,
+    at_target: np.ndarray,
+    detail: dict[str, Any],
+    threads: int,
+) -> _Told:
+    """Of levels along a path, which are no temperatures, from D at each, `apart`, and energies at the target."""
+    ratios = solve(levels, apart, threads)
+    own, log_z0, end = at_target + model.offset, path.log_z0 - beta * model.offset, ratios.last()
+    step, every = float(np.diff(levels).max()), np.arange(model.n_units)
+    missed = unseen_starts(model, beta, path.base, own.size, step, every)
+    end = end._replace(floor=np.hypot(end.floor, missed))
+    about = detail | {"overlap": ratios.overlap, **ratios.detail, "levels": levels}
+    found = _result(model, np.array([beta]), own[..., None], log_z0, end, None, about, threads)
+    return _Told(found, ratios, _tau_int(apart, threads))
+
+
 def _result(
     model: BoltzmannMachine,
     betas: np.ndarray,
     energies: np.ndarray,
     log_z0: float,
     ratios: LogRatios,
-    target: TargetMoments | None,
     n_up: np.ndarray | None,
     detail: dict[str, Any],
     threads: int,
@@ -246,9 +308,6 @@ def _result(
     if n_up is not None:
         equal, of = np.full(n_up.shape[:2], 1.0 / len(n_up)), np.full(len(n_up), len(energies))
         found = found.with_means(model.convention, list(n_up.swapaxes(0, 1)), of, equal, missed, spread_error, threads)
-    n_starts = energies.shape[1] + int(detail["round_trips"].sum())  # a replica forgets at the other end of its ladder
-    sure = certain(model, float(betas[-1]))
-    result = {} if target is None else target.result(float(ess[-1]), sure, n_starts)
     alone = energies[..., 0].size == 1  # one sample tells no error
     curved = not alone and detail["start"] == "uniform"
     return Inference(
@@ -262,5 +321,4 @@ def _result(
         n_samples=energies[..., 0].size,
         ess=float(ess[-1]),
         detail=detail | {"tau_int": tau} | ({KEY: found.as_detail()} if curved else {}),
-        **result,
     )

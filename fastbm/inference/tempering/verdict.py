@@ -14,9 +14,9 @@ import numpy as np
 
 from ... import diagnostics
 from ...diagnostics.autocorrelation import MANY_CHAINS
-from ...diagnostics.ranks import largest_r_hats
 from ...machine.machine import BoltzmannMachine
 from ...sampling.valleys import is_even
+from ..target_moments import OfUnits
 from ..verdict import Verdict
 from .log_ratios import LogRatios
 
@@ -30,22 +30,21 @@ def judge_ladders(
     model: BoltzmannMachine,
     energies: np.ndarray,
     ratios: LogRatios,
-    units: np.ndarray | None,
+    r_hat: float,
+    units: OfUnits | None,
     tau: np.ndarray,
     round_trips: np.ndarray,
     *,
     based: bool = False,
-    threads: int = 1,
 ) -> Verdict:
     """Judge energies (n_samples, n_ladders, n_betas) and what log Z is made of.
 
-    `units` (n_blocks, n_ladders, n_units) are parts of the time that units are up at the target, `tau` the
-    autocorrelation time at every level, in samples. None where there is one ladder, or too few samples to compare.
-    `based` says that ladders lead to a product model, which may know one valley alone: they have to mix.
+    `r_hat` is the largest of the energies, `units` tell how often units are up at the target, `tau` the autocorrelation
+    time at every level, in samples. None where there is one ladder, or too few samples to compare. `based` says that
+    ladders lead to a product model, which may know one valley alone: they have to mix.
     """
     n_samples, n_ladders, _ = energies.shape
-    series = {"r_hat": energies} if units is None else {"r_hat": energies, "r_hat_units": units}
-    seen: dict[str, Any] = dict(zip(series, largest_r_hats(list(series.values()), threads), strict=True))
+    seen: dict[str, Any] = {"r_hat": r_hat} if units is None else {"r_hat": r_hat, "r_hat_units": units.r_hat}
     reason = _disagreement(model, seen, n_ladders, LOOSE if n_ladders >= MANY_CHAINS and not based else None)
     if not reason and n_samples * n_ladders > 1:
         reason = _gap(ratios, n_samples * n_ladders / (2.0 * tau))

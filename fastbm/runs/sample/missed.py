@@ -126,7 +126,7 @@ def _coupled(model: BoltzmannMachine) -> tuple[np.ndarray, np.ndarray] | None:
 
 def _phase(run: Samples, beta: float, bits: np.ndarray) -> str:
     """Return what walks from low states at low temperature find of another phase than that of the chains, as text."""
-    from ...inference.ais.cold import missed_phase
+    from ...inference.ais.cold import Walks, missed_phase
     from ...inference.result import Inference
 
     model, units = run._start, run._start.convention
@@ -138,7 +138,7 @@ def _phase(run: Samples, beta: float, bits: np.ndarray) -> str:
         mean_error=units.span * rows.std(axis=0) / math.sqrt(bits.shape[1]),
         covariance=units.span**2 * np.cov(rows, rowvar=False), detail={"n_updates": n_swept(run) * model.n_units},
     )  # fmt: skip
-    return missed_phase(model, found, beta, seed=0, threads=1)
+    return missed_phase(found, Walks(model, found.detail, beta, seed=0, threads=1))
 
 
 def _contradiction(model: BoltzmannMachine, beta: float, seen: Seen) -> str:
