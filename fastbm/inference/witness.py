@@ -21,7 +21,6 @@ from .._base import checks, rng
 from .._base.threads import fan_out
 from ..diagnostics.verdicts import all_of
 from ..machine.machine import BoltzmannMachine
-from .ais.job import FEWEST_WITNESSES, SCOUT
 from .ais.walk import WORTH_A_THREAD, Walk
 from .ais.way import Way
 from .ais.weights import Average, average
@@ -30,7 +29,7 @@ from .result import Inference, claim
 from .scout.bases import log_odds
 from .scout.bit_tempering import ATTEMPT_SECONDS, STEP_SECONDS, WALKERS, goes_as_bits, walk_both_ways
 from .scout.marginal import PAIR_SECONDS
-from .scout.scout import SCOUT_PART, Scout, attempt_seconds, scout
+from .scout.scout import FEWEST_WITNESSES, SCOUT, SCOUT_PART, Scout, attempt_seconds, scout
 from .verdict import ROUNDING, Verdict, apart, below_bound, missed_side, too_short, way_out
 
 MOST_KEPT = 25  # units of the smaller side up to which importance sampling around a scout's states answers

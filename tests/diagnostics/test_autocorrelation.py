@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import numpy as np
 import pytest
 from scipy.signal import lfilter
@@ -131,7 +133,7 @@ def test_many_quantities_at_once() -> None:
 @pytest.mark.parametrize("n_chains", [1, 500])
 def test_autocovariance_is_a_mean_of_products(n_chains: int, n: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many chains and quantities are looked at at once, short or long."""
-    monkeypatch.setattr("fastbm.diagnostics.autocorrelation.TOGETHER", 2 * n * n_chains)
+    monkeypatch.setattr(import_module("fastbm.diagnostics.autocorrelation"), "TOGETHER", 2 * n * n_chains)
     values = autoregressive(0.7, n, 3 * n_chains).reshape(n, n_chains, 3)
     off = values - values.mean(axis=(0, 1))
     expected = [(off[: n - t] * off[t:]).mean(axis=(0, 1)) for t in range(n)]

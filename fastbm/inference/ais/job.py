@@ -13,15 +13,14 @@ from ...machine.machine import BoltzmannMachine
 from ...sampling.valleys import has_one_valley
 from ..scout.bases import unseen_starts
 from ..scout.marginal import PAIR_SECONDS, n_pairs
-from ..scout.scout import SCOUT_PART, Scout, attempt_seconds, scout
+from ..scout.scout import FEWEST_WITNESSES, SCOUT, SCOUT_PART, Scout, attempt_seconds, scout
 from .path import draw_starts
 from .walks import rounding, weighed_units
 from .way import Way
 from .weights import Average, average
 
-DOWN, SAMPLES, SCOUT, WITNESS, SECOND = 1, 2, 3, 4, 5  # what seeds are derived by
+DOWN, SAMPLES, WITNESS, SECOND = 1, 2, 4, 5  # what seeds are derived by, besides that of a look around
 WITNESS_PART = 0.5  # of the walks, those that stand witness
-FEWEST_WITNESSES = 16
 
 
 @dataclass(frozen=True)

@@ -24,11 +24,11 @@ from ...machine.machine import BoltzmannMachine
 from ..estimator import BETAS, Examined, Knob, refuse_beside_betas
 from ..result import Inference, check_pairs
 from ..scout.bases import check_start, log_odds
-from ..scout.scout import Scout
+from ..scout.scout import SCOUT, Scout
 from ..verdict import UNASKED, Verdict, way_out
 from .cold import Walks, look
 from .election import tried
-from .job import SCOUT, SECOND, Job, survey
+from .job import SECOND, Job, survey
 from .path import N_SWEEPS, adapt_path, check_betas, make_path
 from .verdict import of_walks
 from .walks import check_walk

@@ -24,6 +24,8 @@ from .bounds import FROM_STATES, HELD_CLIMBS, N_CLIMBS, RELAXATIONS, STEEPEST, O
 from .marginal import Marginal, has_marginal
 from .marginal_tempering import temper, temper_seconds
 
+SCOUT = 3  # what seeds are derived by
+FEWEST_WITNESSES = 16  # walks from what it has seen, and back
 SCOUT_PART = 0.35  # of what a call takes, for the look around
 LADDERS = 4
 LEVELS = 40  # of the path on one side of a layered machine
