@@ -38,21 +38,18 @@ class Looks:
         self._witness = Witness(model, method, detail, self._beta, common["seed"], of_each)
         self._walks = Walks(model, detail, self._beta, common["seed"], of_each)
 
-    def beside(self, drawn: Drawn, *, of_log_z: bool) -> Inference:
+    def beside(self, drawn: Drawn, *, of_log_z: bool, witness: bool) -> Inference:
         """Return the result that samples tell, of log Z or not; where there are threads, looks are taken meanwhile.
 
         On one thread they wait until the result says that it has converged.
         """
         if self._threads == 1:
             return drawn.judge([part() for part in drawn.parts])
-        walks = [self._walks.take_cold] if of_log_z else [self._walks.take_cold, self._walks.take_hot]
-        looks: list[Callable[[], Any]] = [
-            partial(self._witness.take, of_log_z),
-            *drawn.parts,
-            *walks,
-        ]  # the longest first
-        _, *found = fan_out(lambda look: look(), looks, self._threads)
-        return drawn.judge(found[: len(drawn.parts)])
+        looks: list[Callable[[], Any]] = [self._walks.take_cold]
+        looks += [] if of_log_z else [self._walks.take_hot]
+        looks += [partial(self._witness.take, of_log_z)] if witness else []
+        found = fan_out(lambda look: look(), [*reversed(looks), *drawn.parts], self._threads)  # the longest first
+        return drawn.judge(found[len(looks) :])
 
     def examined(self, found: Inference) -> Inference:
         """Return a result with the verdict of an independent check."""

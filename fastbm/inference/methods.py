@@ -210,7 +210,7 @@ def _one(chosen: Estimator, model: BoltzmannMachine, common: Mapping[str, Any]) 
     if isinstance(chosen, Drawing) and chosen.witness:
         drawn = chosen.draw(model, **common)
         looks = Looks(model, chosen.name, drawn.detail, common, meanwhile=True)
-        found = looks.beside(drawn, of_log_z=chosen.of_log_z)
+        found = looks.beside(drawn, of_log_z=chosen.of_log_z, witness=not chosen.itself)
     else:
         found = chosen.run(model, **common)
         looks = Looks(model, chosen.name, found.detail, common)

@@ -13,7 +13,7 @@ from ...machine.machine import BoltzmannMachine
 from ...sampling.valleys import has_one_valley
 from ..scout.bases import unseen_starts
 from ..scout.marginal import PAIR_SECONDS, n_pairs
-from ..scout.scout import FEWEST_WITNESSES, SCOUT, SCOUT_PART, Scout, attempt_seconds, scout
+from ..scout.scout import FEWEST_WITNESSES, SCOUT, SCOUT_PART, Scout, attempt_seconds, climbed, scout
 from .path import draw_starts
 from .walks import rounding, weighed_units
 from .way import Way
@@ -34,6 +34,9 @@ class Job:
     rival : (str, float) or None
         The best other base of those that were tried, and the lower end of its log Z.
     scout : Scout or None
+        Without bounds by mean field; see `seen`.
+    before : Scout or None
+        From whose states the base is, and which therefore does not stand witness to it.
     facts : dict
         For `detail`.
     executor : Executor or None
@@ -51,6 +54,7 @@ class Job:
     threads: int
     rival: tuple[str, float] | None
     scout: Scout | None
+    before: Scout | None
     facts: dict[str, Any]
     executor: Executor | None = None
 
@@ -95,6 +99,14 @@ class Job:
         """Return the average of w over fewer walks up."""
         return self.average(self.up(self._n_witnesses, rng.derive(self.seed, WITNESS))[0])
 
+    def seen(self) -> Scout | None:
+        """Return what the scout has seen with bounds by mean field, which take a while on large machines."""
+        if self.scout is None:
+            return None
+        seconds = survey_seconds(self.model, self.walk, self.n_chains * len(self.path))
+        seed = rng.derive(self.seed, SCOUT)
+        return climbed(self.model, self.beta, self.scout, seconds, seed, self.before)
+
     @property
     def _n_witnesses(self) -> int:
         return max(int(WITNESS_PART * self.n_chains), FEWEST_WITNESSES)
@@ -116,9 +128,14 @@ def survey(
     model: BoltzmannMachine, beta: float, walk: str, n_sweeps: float, seed: int, threads: int, must: bool = False,
     purpose: int = SCOUT,
 ) -> Scout:  # fmt: skip
-    """Scout a machine, for a part of the time that a number of sweeps takes."""
+    """Scout a machine, for a part of the time that a number of sweeps takes; bounds by mean field are left out."""
+    seconds = survey_seconds(model, walk, n_sweeps)
+    return scout(model, beta, seconds, rng.derive(seed, purpose), threads, must=must, in_one_call=True, climb=False)
+
+
+def survey_seconds(model: BoltzmannMachine, walk: str, n_sweeps: float) -> float:
+    """Return how long a survey takes beside so many sweeps."""
     each = model.n_units * attempt_seconds(model)
     if walk == "marginal":
         each = PAIR_SECONDS * n_pairs(model)
-    seconds = SCOUT_PART * n_sweeps * each
-    return scout(model, beta, seconds, rng.derive(seed, purpose), threads, must=must, in_one_call=True)
+    return SCOUT_PART * n_sweeps * each

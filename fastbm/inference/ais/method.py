@@ -11,9 +11,11 @@ Neal, Stat. Comput. 11, 125 (2001), eqs. 11-12, doi:10.1023/A:1008923215028; Bur
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
-from typing import Annotated, Any, ClassVar, Literal
+from functools import partial
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from scipy.special import expit
@@ -21,7 +23,7 @@ from scipy.special import expit
 from ..._base import checks
 from ..._base.options import Least, options
 from ...machine.machine import BoltzmannMachine
-from ..estimator import BETAS, Examined, Knob, refuse_beside_betas
+from ..estimator import BETAS, Drawing, Drawn, Examined, Knob, refuse_beside_betas
 from ..result import Inference, check_pairs
 from ..scout.bases import check_start, log_odds
 from ..scout.scout import SCOUT, Scout
@@ -99,7 +101,7 @@ class _Paths(Examined):
         """
         steps, kind, start = make_path(self.n_betas, self.betas), check_walk(model, self.walk), self.start
         check_start(model, start)
-        found, named = None, start if isinstance(start, str) else None
+        found, before, named = None, None, start if isinstance(start, str) else None
         work, judged = self.n_chains * len(steps), self.witness or must
         if judged or named == "tempering":
             # means that are given may be those of the first scout
@@ -116,16 +118,37 @@ class _Paths(Examined):
                 start = "uniform" if model.base_rates is None else "data"
             base = log_odds(model, beta, start, found)
         if isinstance(start, str) and start == "tempering":
-            second = SECOND_PART * work
-            found = _other(found, survey(model, beta, kind, second, seed, threads, must, SECOND)) if judged else None
+            before, found = found, None  # what its states miss they would certify
+            if judged:
+                found = survey(model, beta, kind, SECOND_PART * work, seed, threads, must, SECOND)
         if self.path == "adaptive":
             steps = adapt_path(model, beta, base, len(steps), kind, seed, threads)
         name = start if isinstance(start, str) else "means"
-        return Job(model, beta, name, base, steps, kind, self.n_chains, seed, threads, rival, found, facts, executor)
+        return Job(
+            model, beta, name, base, steps, kind, self.n_chains, seed, threads, rival, found, before, facts, executor
+        )  # fmt: skip
+
+
+class _Walked(NamedTuple):
+    """What walks up a path have brought, and those down it, for `AIS`.
+
+    `judged` are walks down that stand witness, `back` those of a bracket, from states that `holds` says are samples;
+    `chains` tells of chains that they begin at and that have not converged.
+    """
+
+    log_w: np.ndarray
+    up: np.ndarray
+    about: dict[str, Any]
+    found: Average
+    judged: Average | None
+    back: Average | None
+    holds: bool | None
+    chains: dict[str, Any] | None
+    bracket: dict[str, Any]
 
 
 @options
-class AIS(_Paths):
+class AIS(_Paths, Drawing):
     """Estimate log Z by annealed importance sampling.
 
     Parameters
@@ -175,11 +198,11 @@ class AIS(_Paths):
                 )
         super()._check_together()
 
-    def run(
+    def draw(
         self, model: BoltzmannMachine, *, beta: float, moments: bool, seed: int, threads: int,
         executor: Executor | None = None,
-    ) -> Inference:  # fmt: skip
-        """Infer log Z and moments; moments are in the machine's units."""
+    ) -> Drawn:  # fmt: skip
+        """Walk up the path, and down it where a result is judged or bracketed."""
         if moments:
             check_pairs(model.n_units)
         must = self.bracket and self._source == "tempering"
@@ -194,14 +217,21 @@ class AIS(_Paths):
         judged = None if self._source == "gibbs" and self.witness else back  # which chains that agree cannot vouch for
         if judged is None and self.witness and chains is None and found.healthy:
             judged = job.witness_down()
-        verdict = _judge("ais", job, found, judged, chains, self.witness, up)
+        walked = _Walked(log_w, up, about, found, judged, back, holds, chains, bracket)
+        return Drawn(about, [job.seen], partial(self._judged, job, walked, moments))
+
+    def _judged(self, job: Job, walked: _Walked, moments: bool, numbers: Sequence[Any]) -> Inference:
+        """Put the result together, with a verdict by walks down and by what a scout has seen."""
+        log_w, up, about, found, judged, back, holds, chains, bracket = walked
+        (seen,) = numbers
+        verdict = _judge("ais", job, seen, found, judged, chains, self.witness, up)
         found = found.beside(judged) if judged is not None and verdict.converged else found
         verdict = _wide(verdict, found)
         result: dict[str, Any] = {"log_z": found.log_mean, "log_z_error": found.error, "bound": "stochastic lower"}
         if moments:
             part = max(found.errors.get(name, 0.0) for name in ("valley", "other way"))
-            others = job.scout.up if job.scout is not None and "other way" in found.errors else None
-            result |= weighted_moments(model, up, found.weights, found.log_mean, beta, part, others)
+            others = seen.up if seen is not None and "other way" in found.errors else None
+            result |= weighted_moments(job.model, up, found.weights, found.log_mean, job.beta, part, others)
         detail = _detail(job, log_w, found) | about | bracket
         if back is not None:
             certain = self._source == "exact" or (holds is not False and verdict.converged is True)
@@ -247,7 +277,7 @@ class ReverseAIS(_Paths):
         chains = about if holds is False else None
         up = job.witness_up() if self.witness else None
         met = None if self._source != "tempering" or job.scout is None else job.scout.up
-        verdict = _judge("reverse-ais", job, up, found, chains, self.witness, met)
+        verdict = _judge("reverse-ais", job, job.seen(), up, found, chains, self.witness, met)
         found = found.beside(up) if up is not None and verdict.converged else found
         verdict = _wide(verdict, found)
         certain = self._source == "exact" or (holds is not False and verdict.converged is True)
@@ -274,15 +304,6 @@ def _wide(verdict: Verdict, found: Average) -> Verdict:
     return Verdict(None, reason, verdict.seen)
 
 
-def _other(first: Scout | None, second: Scout) -> Scout:
-    """Find a scout whose states are not those that a base is from.
-
-    What these miss they would certify. The bounds of both hold.
-    """
-    assert first is not None
-    return second if second.bound >= first.bound else replace(second, bound=first.bound, bound_by=first.bound_by)
-
-
 def _detail(job: Job, log_w: np.ndarray, found: Average) -> dict[str, Any]:
     about = {"log_weights": log_w, "n_betas": len(job.path), "start": job.start, "log_z_errors": found.errors}
     if job.start == "tempering":  # can be passed as `start`, where another tempering would only cost
@@ -302,8 +323,8 @@ def _ends(lower: Average, upper: Average) -> dict[str, Any]:
 
 
 def _judge(
-    name: str, job: Job, up: Average | None, down: Average | None, chains: dict[str, Any] | None, witness: bool,
-    met: np.ndarray | None,
+    name: str, job: Job, seen: Scout | None, up: Average | None, down: Average | None, chains: dict[str, Any] | None,
+    witness: bool, met: np.ndarray | None,
 ) -> Verdict:  # fmt: skip
     """Return whether walks, up for "ais" and down for "reverse-ais", are believed; a warning says why not.
 
@@ -322,7 +343,7 @@ def _judge(
         reason = f"{own.ess:.1f} of {len(own.weights)} weights carry the average. Raise n_betas or n_chains"
         verdict = Verdict(False, reason)
     elif witness or (up is not None and down is not None):
-        verdict = of_walks(up, down, own, job.scout if witness else None, job.rival, met)
+        verdict = of_walks(up, down, own, seen if witness else None, job.rival, met)
         if verdict.converged and not witness:
             verdict = Verdict(None, UNASKED, verdict.seen)
         if verdict.converged is False:

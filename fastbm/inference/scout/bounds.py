@@ -51,7 +51,7 @@ def mean_field_bound(model: BoltzmannMachine, beta: float, up: np.ndarray, seed:
     valleys. All means move at once, by products of matrices alone: no kernel is compiled.
     """
     spin = model.to_units("spin")
-    starts = starting_means(spin.n_units, N_CLIMBS, seed)
+    starts = starting_means(spin.n_units, max(N_CLIMBS, N_CLIMBS - FROM_STATES + len(up)), seed)
     starts[0], starts[1] = STAY, -STAY  # the corners
     corners = STAY * modes(model)
     starts[2 : 2 + 2 * len(corners)] = np.concatenate([corners, -corners])

@@ -123,7 +123,7 @@ def find_path(
     found = None
     if isinstance(start, str) and start == "tempering":
         seconds = SCOUT_PART * n_sweeps * model.n_units * attempt_seconds(model)
-        found = scout(model, beta, seconds, rng.derive(seed, rng.PILOT, 1), threads, must=True)
+        found = scout(model, beta, seconds, rng.derive(seed, rng.PILOT, 1), threads, must=True, climb=False)
     return ProductPath(model, beta, log_odds(model, beta, start, found), start if isinstance(start, str) else "means")
 
 

@@ -88,27 +88,34 @@ def attempt_seconds(model: BoltzmannMachine) -> float:
 
 def scout(
     model: BoltzmannMachine, beta: float, seconds: float, seed: int, threads: int, *, must: bool = False,
-    as_bits: bool = False, in_one_call: bool = False,
+    as_bits: bool = False, in_one_call: bool = False, climb: bool = True,
 ) -> Scout:  # fmt: skip
     """Temper a machine for about `seconds` of one core, by the built-in speeds, and a tenth of a second at least.
 
     With `must` the fewest rounds are done however long they take; with `as_bits`, ladders are more, and chains bits.
     With `in_one_call` many rounds are; it finds the same in less time, by a kernel that may have to be compiled.
+    Without `climb` bounds by mean field are left to `climbed`.
     """
     search = _on_one_side if has_marginal(model) else partial(_in_temperature, in_one_call=in_one_call)
     search = _as_bits if as_bits else search
-    seconds = max(seconds, LEAST_SECONDS)
-    found = search(model, beta, seconds, seed, threads, FEWEST_ROUNDS if must else 0)
-    climb_seconds = RELAXATIONS * model.n_units * attempt_seconds(model)
-    if N_CLIMBS * climb_seconds > seconds:
+    found = search(model, beta, max(seconds, LEAST_SECONDS), seed, threads, FEWEST_ROUNDS if must else 0)
+    return climbed(model, beta, found, seconds, seed) if climb else found
+
+
+def climbed(
+    model: BoltzmannMachine, beta: float, found: Scout, seconds: float, seed: int, before: Scout | None = None
+) -> Scout:
+    """Return what a scout of so many seconds has seen with bounds by mean field, from low states of one before too."""
+    seconds, each = max(seconds, LEAST_SECONDS), RELAXATIONS * model.n_units * attempt_seconds(model)
+    if before is not None and before.bound > found.bound:
+        found = replace(found, bound=before.bound, bound_by=before.bound_by)
+    if N_CLIMBS * each > seconds:
         return found
-    lowest = np.empty((0, model.n_units), np.uint8)
-    if found.up is not None:
-        lowest = _lowest(found.up, model.energy_of_bits(found.up) if found.energies is None else found.energies)
-    bound = mean_field_bound(model, beta, lowest, seed)
+    lowest = [_lowest(model, one) for one in (found, before) if one is not None]
+    bound = mean_field_bound(model, beta, np.concatenate(lowest), seed)
     if bound > found.bound:
         found = replace(found, bound=bound, bound_by="mean field")
-    if found.up is None or (N_CLIMBS + HELD_CLIMBS) * climb_seconds > seconds:
+    if found.up is None or (N_CLIMBS + HELD_CLIMBS) * each > seconds:
         return found
     return replace(found, other_sides=other_sides(model, beta, found.up.mean(axis=0)))
 
@@ -236,7 +243,10 @@ def n_levels(model: BoltzmannMachine, beta: float) -> int:
     return int(min(max(length / STEP + 1, FEWEST_LEVELS), MOST_LEVELS))
 
 
-def _lowest(up: np.ndarray, energies: np.ndarray) -> np.ndarray:
-    """Return the lowest states, one of every part of those visited."""
-    parts = np.array_split(np.arange(len(up)), FROM_STATES)
-    return up[[part[np.argmin(energies[part])] for part in parts if len(part)]]
+def _lowest(model: BoltzmannMachine, found: Scout) -> np.ndarray:
+    """Return the lowest states that a scout has visited, one of every part of them, (n_states, n_units)."""
+    if found.up is None:
+        return np.empty((0, model.n_units), np.uint8)
+    energies = model.energy_of_bits(found.up) if found.energies is None else found.energies
+    parts = np.array_split(np.arange(len(found.up)), FROM_STATES)
+    return found.up[[part[np.argmin(energies[part])] for part in parts if len(part)]]
