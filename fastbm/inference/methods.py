@@ -209,7 +209,7 @@ def _one(chosen: Estimator, model: BoltzmannMachine, common: Mapping[str, Any]) 
     """Run a method on one machine, and have its result examined, unless the method does so itself."""
     if isinstance(chosen, Drawing) and chosen.witness:
         drawn = chosen.draw(model, **common)
-        looks = Looks(model, chosen.name, drawn.detail, common, meanwhile=True)
+        looks = Looks(model, chosen.name, drawn.detail, common, meanwhile=not chosen.itself)
         found = looks.beside(drawn, of_log_z=chosen.of_log_z, witness=not chosen.itself)
     else:
         found = chosen.run(model, **common)

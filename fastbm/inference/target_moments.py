@@ -43,7 +43,8 @@ class OfUnits(NamedTuple):
     def joined(cls, parts: Sequence[OfUnits]) -> OfUnits:
         """Return what looks at some units each have told, of all."""
         p, noise, of_chains, r_hats = zip(*parts, strict=True)
-        return cls(np.concatenate(p), np.concatenate(noise), np.concatenate(of_chains, axis=1), max(r_hats))
+        together = np.ascontiguousarray(np.concatenate(of_chains, axis=1))  # as it lies, sums have their bits
+        return cls(np.concatenate(p), np.concatenate(noise), together, max(r_hats))
 
 
 class TargetMoments:
