@@ -29,7 +29,7 @@ from .result import Inference, check_pairs, moments_of
 from .scout.bases import unseen_starts
 from .scout.product_path import find_path, make_levels
 from .subpopulations import BasedPopulations, Subpopulations
-from .temperatures import KEY, curves, means_fit, spread_error
+from .temperatures import KEY, Errors, curves, means_fit, spread_error
 from .tempering.ladder import check_ladder
 from .verdict import Verdict, judged
 
@@ -200,19 +200,11 @@ def _result(
     mean, second = (w * energy).sum(axis=0), (w * square).sum(axis=0)
     variance = np.maximum(second - mean**2, 0.0)
     missed = unseen(model, betas, np.array([row["ess"] for row in rows]))
-    energy_terms = n * w * (energy - mean)
-    found = curves(
-        betas,
-        log_z - betas * model.offset,
-        n * w - 1.0,
-        centre + mean + model.offset,
-        variance,
-        energy_terms,
-        n * w * (square - second) - 2.0 * mean * energy_terms,
-        missed,
-        spread_error,
-        floor,
-    )
+    # by the delta method: the mean of each is the deviation that the populations' noise makes, about 0
+    of_log_z, of_energy = n * w - 1.0, n * w * (energy - mean)
+    of_variance = n * w * (square - second) - 2.0 * mean * of_energy
+    errors = Errors(*map(spread_error, (of_log_z, of_energy, of_variance, of_log_z + betas * of_energy)))
+    found = curves(betas, log_z - betas * model.offset, centre + mean + model.offset, variance, errors, missed, floor)
     if rows[-1]["n_up"] is not None:
         n_up = [row["n_up"] for row in rows]
         found = found.with_means(model.convention, n_up, populations.sizes, w, missed, spread_error, threads)

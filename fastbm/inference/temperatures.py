@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import stdtrit
@@ -177,42 +177,38 @@ def widening(n_terms: int) -> float:
     return float(stdtrit(n_terms - 1, 0.975)) / 1.96
 
 
+class Errors(NamedTuple):
+    """Standard errors (n_betas,) as samples tell them; that of log Z + beta <E> knows how both are correlated."""
+
+    log_z: np.ndarray
+    energy: np.ndarray
+    variance: np.ndarray
+    entropy: np.ndarray
+
+
 def curves(
     betas: np.ndarray,
     log_z: np.ndarray,
-    log_z_terms: np.ndarray,
     energy: np.ndarray,
     variance: np.ndarray,
-    energy_terms: np.ndarray,
-    variance_terms: np.ndarray,
+    errors: Errors,
     missed: Unseen,
-    error_of: Callable[[np.ndarray], np.ndarray],
-    log_z_floor: np.ndarray | float = 0.0,
+    floor: np.ndarray | float = 0.0,
 ) -> Temperatures:
-    """Put curves together from values and what every sample adds to them, by the delta method.
+    """Put curves together from values and what samples tell of their errors.
 
-    Parameters
-    ----------
-    log_z_terms, energy_terms, variance_terms : (..., n_betas) array
-        First-order terms: the mean of each over all samples is the deviation of log Z, <E> and the variance of E that
-        the samples' noise makes, about 0.
-    missed : Unseen
-        What samples left unseen at every temperature: no error is smaller than what this may add.
-    error_of : callable
-        The standard errors of the mean of such terms, (n_betas,).
-    log_z_floor : (n_betas,) array or float
-        Error of log Z that is not in the terms, independent of them.
+    `missed` is what samples left unseen at every temperature: no error is smaller than what this may add. `floor`
+    (n_betas,) or a number is an error of log Z that is independent of the others.
     """
-    entropy_error = error_of(log_z_terms + betas * energy_terms)
     rise = betas * missed.energy
     return Temperatures(
         betas=betas,
         log_z=log_z,
-        log_z_error=np.hypot(error_of(log_z_terms), log_z_floor),
+        log_z_error=np.hypot(errors.log_z, floor),
         energy=energy,
-        energy_error=np.maximum(error_of(energy_terms), missed.chance * missed.energy),
+        energy_error=np.maximum(errors.energy, missed.chance * missed.energy),
         heat_capacity=betas * (betas * variance),
-        heat_capacity_error=np.maximum(betas * (betas * error_of(variance_terms)), missed.chance * rise**2),
+        heat_capacity_error=np.maximum(betas * (betas * errors.variance), missed.chance * rise**2),
         entropy=log_z + betas * energy,
-        entropy_error=np.maximum(np.hypot(entropy_error, log_z_floor), missed.chance * rise),
+        entropy_error=np.maximum(np.hypot(errors.entropy, floor), missed.chance * rise),
     )

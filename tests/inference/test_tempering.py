@@ -20,7 +20,7 @@ import fastbm as bm
 from fastbm import diagnostics
 from fastbm.inference.result import from_json, to_json
 from fastbm.inference.temperatures import Temperatures
-from fastbm.inference.tempering import log_ratios
+from fastbm.inference.tempering import levels, log_ratios
 from fastbm.inference.tempering.verdict import judge_ladders
 from tests.support import machines
 from tests.support.combinations import each
@@ -238,7 +238,10 @@ def test_ladders_that_still_relax_or_never_go_round_are_told() -> None:
 
     def judge(energies: np.ndarray, trips: np.ndarray) -> Any:
         r_hat, ratios = float(diagnostics.r_hat(energies).max()), log_ratios.bennett(betas, energies)
-        return judge_ladders(flat, energies, ratios, r_hat, None, np.full(3, 0.5), trips)
+        drifts = [levels._any_drifts(energies, ratios.terms, threads) for threads in (1, 2)]
+        assert drifts[0] == drifts[1]
+        told = levels.Told(bm.Inference("tempering"), ratios, np.full(3, 0.5), drifts[0])
+        return judge_ladders(flat, energies.shape, told, r_hat, None, trips)
 
     assert judge(still, trips).converged is True
     drifting = still + np.linspace(0.5, 0.0, 100)[:, None, None]

@@ -8,32 +8,29 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 
-from ... import diagnostics
 from ..._base.arrays import cleared, empty
 from ..._base.options import Least, options
 from ..._base.steps import SOON, tell
-from ..._base.threads import fan_out
 from ...diagnostics.ranks import largest_r_hats
 from ...machine.machine import BoltzmannMachine
 from ...sampling.tempering import TemperedChains
-from ...sampling.unseen import unseen
 from ..chain_counts import count_states
 from ..estimator import SWEEPS, Drawing, Drawn, Knob, refuse_beside_betas, refuse_no_samples, sweeps
 from ..monte_carlo import PIECE, find_burn_in
 from ..result import Inference
-from ..scout.bases import unseen_starts
 from ..scout.bounds import certain
-from ..scout.product_path import ProductPath, find_path, make_levels
+from ..scout.product_path import find_path, make_levels
 from ..target_moments import OfUnits, TargetMoments
-from ..temperatures import FEWEST_SPREAD, KEY, curves, means_fit, spread_error
+from ..temperatures import means_fit
 from ..verdict import judged
 from .based import BasedChains
-from .ladder import free_log_z, make_ladder
-from .log_ratios import LogRatios, bennett, integrate, mbar, pymbar_solver
+from .ladder import make_ladder
+from .levels import of_levels, of_temperatures
+from .log_ratios import bennett, integrate, mbar, pymbar_solver
 from .verdict import judge_ladders
 
 ENGINES = {"bennett": bennett, "mbar": mbar, "ti": integrate}
@@ -140,9 +137,9 @@ class Tempering(Drawing):
             "round_trips": trips,
         }
         if path is None:
-            told = partial(_of_temperatures, model, ladder, solve, energies, n_up, detail)
+            told = partial(of_temperatures, model, ladder, solve, energies, n_up, detail)
         else:
-            told = partial(_of_levels, model, beta, path, ladder, solve, energies, at_target, detail)
+            told = partial(of_levels, model, beta, path, ladder, solve, energies, at_target, detail)
         looks = target.looks() if target else []
         if energies[..., 0].size >= WORTH_A_THREAD:  # threads share the levels
             known, n_parts = told(threads), 2 * threads
@@ -150,35 +147,28 @@ class Tempering(Drawing):
         else:
             parts, n_parts = [partial(told, 1)], 1
         parts += [partial(largest_r_hats, [some], 1) for some in np.array_split(energies, n_parts, axis=2)]
-        judge = partial(_judge, model, beta, energies, target, len(looks), path is not None)
+        judge = partial(_judge, model, beta, energies.shape, target, len(looks), path is not None)
         return Drawn(detail, [*parts, *looks], judge)
-
-
-class _Told(NamedTuple):
-    """What is told of all levels; `tau` is the autocorrelation time of each, in samples."""
-
-    found: Inference
-    ratios: LogRatios
-    tau: np.ndarray
 
 
 def _judge(
     model: BoltzmannMachine,
     beta: float,
-    energies: np.ndarray,
+    shape: tuple[int, int, int],
     target: TargetMoments | None,
     n_looks: int,
     based: bool,
     numbers: Sequence[Any],
 ) -> Inference:
     """Put the result together of what parts of the samples have told."""
-    (found, ratios, tau), *more = numbers
-    trips, units, r_hats = found.detail["round_trips"], None, more[: len(more) - n_looks]
+    told, *more = numbers
+    found, units, r_hats = told.found, None, more[: len(more) - n_looks]
+    trips, r_hat = found.detail["round_trips"], max(one for (one,) in r_hats)
     if target is not None:
         units = OfUnits.joined(more[len(r_hats) :])
-        n_starts = energies.shape[1] + int(trips.sum())  # a replica forgets at the other end of its ladder
+        n_starts = shape[1] + int(trips.sum())  # a replica forgets at the other end of its ladder
         found = replace(found, **target.result(units, found.ess, certain(model, beta), n_starts))
-    verdict = judge_ladders(model, energies, ratios, max(one for (one,) in r_hats), units, tau, trips, based=based)
+    verdict = judge_ladders(model, shape, told, r_hat, units, trips, based=based)
     return judged(found, verdict, "Raise n_sweeps, or n_betas where swap_rates in detail are small")
 
 
@@ -226,99 +216,3 @@ def _record(
             lanes = packed.reshape(len(packed), -1, packed.shape[-1])
             count_states(lanes, np.zeros(len(packed), np.int64), n_up.reshape(1, -1, chains.n_units), threads)
     return energies, at_target
-
-
-def _errors(terms: np.ndarray, threads: int) -> np.ndarray:
-    """Return standard errors level by level, which holds the memory of the Fourier transforms down."""
-    errors = np.array(fan_out(lambda k: diagnostics.standard_error(terms[..., k]), range(terms.shape[-1]), threads))
-    return errors if terms.shape[1] < FEWEST_SPREAD else np.maximum(errors, spread_error(terms.mean(axis=0)))
-
-
-def _tau_int(energies: np.ndarray, threads: int) -> np.ndarray:
-    return np.array(fan_out(lambda k: float(diagnostics.tau_int(energies[..., k])), range(energies.shape[-1]), threads))
-
-
-def _of_temperatures(
-    model: BoltzmannMachine,
-    betas: np.ndarray,
-    solve: Callable[..., LogRatios],
-    energies: np.ndarray,
-    n_up: np.ndarray | None,
-    detail: dict[str, Any],
-    threads: int,
-) -> _Told:
-    ratios = solve(betas, energies, threads)
-    about = detail | {"overlap": ratios.overlap, **ratios.detail}
-    found = _result(model, betas, energies, free_log_z(model), ratios, n_up, about, threads)
-    return _Told(found, ratios, found.detail["tau_int"])
-
-
-def _of_levels(
-    model: BoltzmannMachine,
-    beta: float,
-    path: ProductPath,
-    levels: np.ndarray,
-    solve: Callable[..., LogRatios],
-    apart: np.ndarray,
-    at_target: np.ndarray,
-    detail: dict[str, Any],
-    threads: int,
-) -> _Told:
-    """Of levels along a path, which are no temperatures, from D at each, `apart`, and energies at the target."""
-    ratios = solve(levels, apart, threads)
-    own, log_z0, end = at_target + model.offset, path.log_z0 - beta * model.offset, ratios.last()
-    step, every = float(np.diff(levels).max()), np.arange(model.n_units)
-    missed = unseen_starts(model, beta, path.base, own.size, step, every)
-    end = end._replace(floor=np.hypot(end.floor, missed))
-    about = detail | {"overlap": ratios.overlap, **ratios.detail, "levels": levels}
-    found = _result(model, np.array([beta]), own[..., None], log_z0, end, None, about, threads)
-    return _Told(found, ratios, _tau_int(apart, threads))
-
-
-def _result(
-    model: BoltzmannMachine,
-    betas: np.ndarray,
-    energies: np.ndarray,
-    log_z0: float,
-    ratios: LogRatios,
-    n_up: np.ndarray | None,
-    detail: dict[str, Any],
-    threads: int,
-) -> Inference:
-    mean = energies.mean(axis=(0, 1))
-    off = energies - mean
-    squares = off**2
-    variance = squares.mean(axis=(0, 1))
-    squares -= variance
-    tau = _tau_int(energies, threads)
-    ess = energies[..., 0].size / (2.0 * tau)
-    missed = unseen(model, betas, ess)
-    found = curves(
-        betas,
-        log_z0 + ratios.log_z,
-        ratios.terms,
-        mean,
-        variance,
-        off,
-        squares,
-        missed,
-        partial(_errors, threads=threads),
-        ratios.floor,
-    )
-    if n_up is not None:
-        equal, of = np.full(n_up.shape[:2], 1.0 / len(n_up)), np.full(len(n_up), len(energies))
-        found = found.with_means(model.convention, list(n_up.swapaxes(0, 1)), of, equal, missed, spread_error, threads)
-    alone = energies[..., 0].size == 1  # one sample tells no error
-    curved = not alone and detail["start"] == "uniform"
-    return Inference(
-        "tempering",
-        log_z=float(found.log_z[-1]),
-        log_z_error=None if alone else float(found.log_z_error[-1]),
-        energy=float(mean[-1]),
-        energy_error=None if alone else float(found.energy_error[-1]),
-        energy_variance=float(variance[-1]),
-        entropy=float(found.entropy[-1]),
-        n_samples=energies[..., 0].size,
-        ess=float(ess[-1]),
-        detail=detail | {"tau_int": tau} | ({KEY: found.as_detail()} if curved else {}),
-    )

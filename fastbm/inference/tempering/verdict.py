@@ -18,38 +18,42 @@ from ...machine.machine import BoltzmannMachine
 from ...sampling.valleys import is_even
 from ..target_moments import OfUnits
 from ..verdict import Verdict
+from .levels import Told
 from .log_ratios import LogRatios
 
 HEALTHY_OVERLAP = 10.0  # effective samples that two neighbours must share
 COARSEST = 0.5  # nats by which rules of integration may differ for their difference to tell the error
 LOOSE = 1.2  # R-hat of energies at which a ladder is worth two samples or so: its spread is an error bar all the same
-FALSE_ALARM = 1e-3  # of all drifts together
 
 
 def judge_ladders(
     model: BoltzmannMachine,
-    energies: np.ndarray,
-    ratios: LogRatios,
+    shape: tuple[int, int, int],
+    told: Told,
     r_hat: float,
     units: OfUnits | None,
-    tau: np.ndarray,
     round_trips: np.ndarray,
     *,
     based: bool = False,
 ) -> Verdict:
-    """Judge energies (n_samples, n_ladders, n_betas) and what log Z is made of.
+    """Judge energies of that shape, (n_samples, n_ladders, n_betas), and what was told of all levels.
 
-    `r_hat` is the largest of the energies, `units` tell how often units are up at the target, `tau` the autocorrelation
-    time at every level, in samples. None where there is one ladder, or too few samples to compare. `based` says that
-    ladders lead to a product model, which may know one valley alone: they have to mix.
+    `r_hat` is the largest of the energies, `units` tell how often units are up at the target. None where there is one
+    ladder, or too few samples to compare. `based` says that ladders lead to a product model, which may know one valley
+    alone: they have to mix.
     """
-    n_samples, n_ladders, _ = energies.shape
+    n_samples, n_ladders, n_betas = shape
     seen: dict[str, Any] = {"r_hat": r_hat} if units is None else {"r_hat": r_hat, "r_hat_units": units.r_hat}
     reason = _disagreement(model, seen, n_ladders, LOOSE if n_ladders >= MANY_CHAINS and not based else None)
     if not reason and n_samples * n_ladders > 1:
-        reason = _gap(ratios, n_samples * n_ladders / (2.0 * tau))
-    if not reason:
-        reason = _unrest(energies, ratios.terms, round_trips)
+        reason = _gap(told.ratios, n_samples * n_ladders / (2.0 * told.tau))
+    if not reason and told.drifts:
+        reason = "the first half of the samples differs from the second"
+    if not reason and n_betas > 1 and n_samples >= 4 and round_trips.sum() < n_ladders:
+        reason = (
+            f"replicas went from the target to the first level and back {round_trips.sum()} times, less than once a "
+            "ladder"
+        )
     if reason:
         return Verdict(False, reason, seen)
     if n_ladders == 1:
@@ -82,28 +86,3 @@ def _gap(ratios: LogRatios, ess: np.ndarray) -> str:
             'engine="bennett" needs no such rule'
         )
     return ""
-
-
-def _unrest(energies: np.ndarray, terms: np.ndarray, round_trips: np.ndarray) -> str:
-    """Return whether ladders still relax, or replicas do not go round them."""
-    n_samples, n_ladders, n_betas = energies.shape
-    if n_ladders >= MANY_CHAINS and n_samples >= 2 and (_drifts(energies) or _drifts(terms)):
-        return "the first half of the samples differs from the second"
-    if n_betas > 1 and n_samples >= 4 and round_trips.sum() < n_ladders:
-        return (
-            f"replicas went from the target to the first level and back {round_trips.sum()} times, less than once a "
-            "ladder"
-        )
-    return ""
-
-
-def _drifts(values: np.ndarray) -> bool:
-    """Return whether the mean over the later half differs from that over the first, by Student's t of the ladders."""
-    from scipy.special import stdtrit
-
-    half, n_ladders = len(values) // 2, values.shape[1]
-    moved = values[-half:].mean(axis=0) - values[:half].mean(axis=0)
-    error = moved.std(axis=0, ddof=1) / math.sqrt(n_ladders)
-    most = -float(stdtrit(n_ladders - 1, FALSE_ALARM / (2 * values.shape[2])))
-    rounding = 1e-12 * np.abs(values).max()
-    return bool((np.abs(moved.mean(axis=0)) > most * error + rounding).any())
