@@ -19,7 +19,7 @@ WINDOW = 5.0  # Sokal's c: the window is the first lag beyond c tau_int
 MANY_CHAINS = 8  # from so many chains on, the spread of their means is an error bar of its own
 AGRESTI_COULL = 2.0  # samples of either kind more than were drawn; 1 in Laplace's rule
 TOGETHER = 1 << 18  # numbers of quantities that are looked at together: of fewer, threads wait for each other
-AT_ONCE = 1 << 15  # those of chains whose spectra are held at once
+AT_ONCE = 1 << 14  # those of chains whose spectra are held at once
 FEW_LAGS = 64  # samples of a chain up to which products of all of them take less time than spectra
 SHORT = 1 << 16  # numbers of series that are looked at all at once: a call takes longer than its work
 
@@ -57,8 +57,8 @@ class Covariance(NamedTuple):
 
     Attributes
     ----------
-    of_lags : (n_samples, n_quantities) array
-        About the mean of all chains, averaged over chains.
+    of_lags, rho : (n_samples, n_quantities) array
+        About the mean of all chains, averaged over chains; and autocorrelations.
     of_chains : (n_quantities,) array
         Variance of the mean over chains as the spread of their means tells it; 0 where they are few.
     exponent : int
@@ -66,13 +66,9 @@ class Covariance(NamedTuple):
     """
 
     of_lags: np.ndarray
+    rho: np.ndarray
     of_chains: np.ndarray
     exponent: int
-
-    @property
-    def rho(self) -> np.ndarray:
-        """Autocorrelations, (n_samples, n_quantities)."""
-        return self.of_lags / np.where(self.of_lags[0] > 0, self.of_lags[0], 1.0)
 
 
 def covariances(array: np.ndarray) -> Iterator[Covariance]:
@@ -88,16 +84,18 @@ def covariances(array: np.ndarray) -> Iterator[Covariance]:
 
 def _covariance(off: np.ndarray) -> Covariance:
     """Look at values (n_quantities, n_samples, n_chains), which may be written to."""
-    n_chains, (off, exponent) = off.shape[2], near_one(off)
-    off -= off.mean(axis=(1, 2), keepdims=True)
-    products = _by_products(off) if off.shape[1] <= FEW_LAGS else _by_spectra(off)
-    spread = off.mean(axis=1).var(axis=1, ddof=1) / n_chains if n_chains >= MANY_CHAINS else np.zeros(len(off))
-    return Covariance((products / (n_chains * np.arange(off.shape[1], 0, -1))).T, spread, exponent)
+    (_, n, n_chains), (off, exponent) = off.shape, near_one(off)
+    mean = off.reshape(len(off), -1).mean(axis=1)[:, None, None]
+    of_chains = off.mean(axis=1).var(axis=1, ddof=1) / n_chains if n_chains >= MANY_CHAINS else np.zeros(len(off))
+    products = _by_products(off, mean) if n <= FEW_LAGS else _by_spectra(off, mean)
+    of_lags = (products / (n_chains * np.arange(n, 0, -1))).T
+    return Covariance(of_lags, of_lags / np.where(of_lags[0] > 0, of_lags[0], 1.0), of_chains, exponent)
 
 
-def _by_products(off: np.ndarray) -> np.ndarray:
-    """Return sums of products of values at every distance in time, (n_quantities, n_samples)."""
+def _by_products(off: np.ndarray, mean: np.ndarray) -> np.ndarray:
+    """Return sums of products of values less their mean at every distance in time, (n_quantities, n_samples)."""
     k, n, _ = off.shape
+    off -= mean
     with single_threaded_blas():
         products = off @ off.swapaxes(1, 2)
     # in rows that are a number longer than they are written to, those at one distance are below each other
@@ -106,7 +104,7 @@ def _by_products(off: np.ndarray) -> np.ndarray:
     return room.reshape(k, -1)[:, : n * (2 * n - 1)].reshape(k, n, -1)[:, :, n - 1 :].sum(axis=1)
 
 
-def _by_spectra(off: np.ndarray) -> np.ndarray:
+def _by_spectra(off: np.ndarray, mean: np.ndarray) -> np.ndarray:
     """Return the same by Fourier transforms, of few chains at a time."""
     from scipy.fft import irfft, next_fast_len, rfft
 
@@ -115,7 +113,8 @@ def _by_spectra(off: np.ndarray) -> np.ndarray:
     power = np.zeros((k, size // 2 + 1))
     some = max(1, AT_ONCE // n)  # whatever else is looked at, so that sums have the same bits
     for first in range(0, n_chains, some):
-        spectrum = rfft(np.ascontiguousarray(off[:, :, first : first + some].swapaxes(1, 2)), size)
+        part = off[:, :, first : first + some].swapaxes(1, 2)
+        spectrum = rfft(np.subtract(part, mean, out=np.empty(part.shape)), size)
         squares = spectrum.real**2
         squares += spectrum.imag**2
         power += squares.sum(axis=1)

@@ -207,6 +207,8 @@ def do_pattern(patterns: Patterns, k: int) -> tuple[Inference, list[tuple[str, t
 
 def _one(chosen: Estimator, model: BoltzmannMachine, common: Mapping[str, Any]) -> Inference:
     """Run a method on one machine, and have its result examined, unless the method does so itself."""
+    if isinstance(chosen, Drawing):
+        common = {**common, "threads": chosen.worth(model, common["threads"])}
     if isinstance(chosen, Drawing) and chosen.witness:
         drawn = chosen.draw(model, **common)
         looks = Looks(model, chosen.name, drawn.detail, common, meanwhile=not chosen.itself)

@@ -30,6 +30,7 @@ from .result import Inference, moments_from_up
 from .scout.bounds import certain
 from .target_moments import OfUnits, TargetMoments, errors_of_fractions
 
+SHORT = 1.5e-3  # seconds in which samples are drawn, whose judging threads would take longer for
 PIECE = 1 << 24  # bits of states that are held at once, about
 
 
@@ -102,6 +103,10 @@ class _Chains(Drawing):
 
     def _check_together(self) -> None:
         refuse_no_samples(self.n_sweeps, self.thin)
+
+    def worth(self, model: BoltzmannMachine, threads: int) -> int:
+        """Return one thread where samples are soon drawn."""
+        return threads_between(model, self.n_chains, self.n_sweeps, threads, SHORT)
 
     def draw(self, model: BoltzmannMachine, *, beta: float, moments: bool, seed: int, threads: int) -> Drawn:
         """Draw samples, of which moments are told, in the machine's units."""

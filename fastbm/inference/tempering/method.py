@@ -17,6 +17,7 @@ from ..._base.options import Least, options
 from ..._base.steps import SOON, tell
 from ...diagnostics.ranks import largest_r_hats
 from ...machine.machine import BoltzmannMachine
+from ...sampling.chains import threads_between
 from ...sampling.tempering import TemperedChains
 from ..chain_counts import count_states
 from ..estimator import SWEEPS, Drawing, Drawn, Knob, refuse_beside_betas, refuse_no_samples, sweeps
@@ -35,6 +36,7 @@ from .verdict import judge_ladders
 
 ENGINES = {"bennett": bennett, "mbar": mbar, "ti": integrate}
 WORTH_A_THREAD = 1 << 15  # samples of a level, below which threads wait for each other's Python
+SHORT = 5e-4  # seconds in which those of one level are drawn, whose judging threads would take longer for
 BURN_IN = 0.25  # of the sweeps, at least, along a path from a product model
 
 
@@ -97,6 +99,10 @@ class Tempering(Drawing):
     def _check_together(self) -> None:
         refuse_no_samples(self.n_sweeps, self.thin)
         refuse_beside_betas(self)
+
+    def worth(self, model: BoltzmannMachine, threads: int) -> int:
+        """Return one thread where samples are soon drawn."""
+        return threads_between(model, self.n_chains, self.n_sweeps, threads, SHORT)
 
     def draw(self, model: BoltzmannMachine, *, beta: float, moments: bool, seed: int, threads: int) -> Drawn:
         """Draw samples at all levels, of which log Z and moments are told, in the machine's units."""
