@@ -19,36 +19,37 @@ from .result import Inference
 from .scout.scout import attempt_seconds
 from .witness import Witness, examine
 
-LONG = 4.0  # seconds of a method, by the built-in speeds, from which on looks take longer than what is done meanwhile
+SHORT = (
+    4.0  # seconds of a method, by the built-in speeds, up to which looks are not much longer than what they are beside
+)
 
 
 class Looks:
     """Looks at a machine besides those of a method, whose work `detail` tells, each taken when it is first asked for.
 
-    With `meanwhile` they are taken `beside` other work, and do not use all threads unless they take far longer.
+    With `halved` they take half of the threads, as others have the rest.
     """
 
     def __init__(
         self, model: BoltzmannMachine, method: str, detail: Mapping[str, Any], common: Mapping[str, Any],
-        *, meanwhile: bool = False,
+        *, halved: bool = False,
     ) -> None:  # fmt: skip
         self._model, self._beta, self._threads = model, common["beta"], common["threads"]
-        is_short = float(detail.get("n_updates", 0)) * attempt_seconds(model) < LONG
-        of_each = max(1, self._threads // 2) if meanwhile and is_short else self._threads
+        self._is_short = float(detail.get("n_updates", 0)) * attempt_seconds(model) < SHORT
+        of_each = max(1, self._threads // 2) if halved and self._is_short else self._threads
         self._witness = Witness(model, method, detail, self._beta, common["seed"], of_each)
         self._walks = Walks(model, detail, self._beta, common["seed"], of_each)
 
     def beside(self, drawn: Drawn, *, of_log_z: bool, witness: bool) -> Inference:
         """Return the result that samples tell, of log Z or not; where there are threads, looks are taken meanwhile.
 
-        On one thread they wait until the result says that it has converged.
+        On one thread, and where they are long, they wait until the result says that it has converged.
         """
-        if self._threads == 1:
-            return drawn.judge([part() for part in drawn.parts])
-        looks: list[Callable[[], Any]] = [self._walks.take_cold]
-        looks += [] if of_log_z else [self._walks.take_hot]
-        looks += [partial(self._witness.take, of_log_z)] if witness else []
-        found = fan_out(lambda look: look(), [*reversed(looks), *drawn.parts], self._threads)  # the longest first
+        looks: list[Callable[[], Any]] = []
+        if self._threads > 1 and self._is_short:  # the longest first
+            looks += [partial(self._witness.take, of_log_z)] if witness else []
+            looks += [self._walks.take_cold] if of_log_z else [self._walks.take_hot, self._walks.take_cold]
+        found = fan_out(lambda one: one(), [*looks, *drawn.parts], self._threads)
         return drawn.judge(found[len(looks) :])
 
     def examined(self, found: Inference) -> Inference:

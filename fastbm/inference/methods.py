@@ -211,7 +211,7 @@ def _one(chosen: Estimator, model: BoltzmannMachine, common: Mapping[str, Any]) 
         common = {**common, "threads": chosen.worth(model, common["threads"])}
     if isinstance(chosen, Drawing) and chosen.witness:
         drawn = chosen.draw(model, **common)
-        looks = Looks(model, chosen.name, drawn.detail, common, meanwhile=not chosen.itself)
+        looks = Looks(model, chosen.name, drawn.detail, common, halved=not chosen.itself)
         found = looks.beside(drawn, of_log_z=chosen.of_log_z, witness=not chosen.itself)
     else:
         found = chosen.run(model, **common)
