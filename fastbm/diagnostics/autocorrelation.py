@@ -85,7 +85,7 @@ def covariances(array: np.ndarray) -> Iterator[Covariance]:
 def _covariance(off: np.ndarray) -> Covariance:
     """Look at values (n_quantities, n_samples, n_chains), which may be written to."""
     (_, n, n_chains), (off, exponent) = off.shape, near_one(off)
-    mean = off.reshape(len(off), -1).mean(axis=1)[:, None, None]
+    mean = off.reshape(len(off), n * n_chains).mean(axis=1)[:, None, None]
     of_chains = off.mean(axis=1).var(axis=1, ddof=1) / n_chains if n_chains >= MANY_CHAINS else np.zeros(len(off))
     products = _by_products(off, mean) if n <= FEW_LAGS else _by_spectra(off, mean)
     of_lags = (products / (n_chains * np.arange(n, 0, -1))).T
