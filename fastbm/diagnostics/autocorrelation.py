@@ -101,7 +101,7 @@ def _by_products(off: np.ndarray, mean: np.ndarray) -> np.ndarray:
     # in rows that are a number longer than they are written to, those at one distance are below each other
     room = np.zeros((k, n, 2 * n))
     room[:, :, :n] = products[:, ::-1]
-    return room.reshape(k, -1)[:, : n * (2 * n - 1)].reshape(k, n, -1)[:, :, n - 1 :].sum(axis=1)
+    return room.reshape(k, 2 * n * n)[:, : n * (2 * n - 1)].reshape(k, n, 2 * n - 1)[:, :, n - 1 :].sum(axis=1)
 
 
 def _by_spectra(off: np.ndarray, mean: np.ndarray) -> np.ndarray:

@@ -123,7 +123,8 @@ def test_many_quantities_at_once() -> None:
     values = np.stack([autoregressive(rho, 2000, 5) for rho in (0.0, 0.9)] + [np.full((2000, 5), 0.3)], axis=-1)
     for function in (diagnostics.tau_int, diagnostics.ess, diagnostics.r_hat, diagnostics.standard_error):
         together = function(values)
-        assert together.shape == (3,) and function(values[..., :0]).shape == (0,)
+        assert together.shape == (3,)
+        assert function(values[..., :0]).shape == function(values[:9, :, :0]).shape == (0,)
         for k in range(3):
             assert together[k] == pytest.approx(function(values[..., k]), rel=1e-9, abs=1e-15)
             assert np.ndim(function(values[..., k])) == 0
