@@ -16,7 +16,7 @@ import numpy as np
 
 from .._base.arrays import empty
 from .._base.threads import fan_out
-from ..kernels.ranks import larger_ratio, spread_scores
+from ..kernels.ranks import larger_ratio, ratio_of_scores, spread_scores
 from .autocorrelation import finite
 
 R_HAT_LIMIT = 1.05  # chains whose R-hat is above it are said not to have converged
@@ -159,14 +159,45 @@ def _sorted_keys(values: np.ndarray, n_bits: int) -> np.ndarray:
     return keys
 
 
-def r_hat_of_codes(codes: np.ndarray, values: np.ndarray) -> Any:
-    """Return `r_hat` of `values[codes]`, (n_samples, n_chains, ...), at least 4 samples, without sorting these.
+def r_hat_of_codes(codes: np.ndarray, values: np.ndarray) -> float:
+    """Return `r_hat` of `values[codes]`, (n_samples, n_chains), at least 4 samples, without sorting these.
 
     `codes` are whole numbers from 0 on. Where they are fewer than the samples it takes a fraction of the time.
     """
+    halves = split_chains(codes)
+    size, flat, room = halves.size, halves.ravel(), np.empty((2, halves.shape[1]))
+    counts = np.bincount(flat, minlength=len(values))
+    scores, kinds, sizes = _scores_of_codes(values, counts)
+    own = scores[flat]
+    found = float(ratio_of_scores(own, room))
+    median = kinds[np.searchsorted(np.cumsum(sizes), [size // 2 - 1, size // 2], side="right")].sum() / 2
+    scores, _, sizes = _scores_of_codes(np.abs(values - median), counts)
+    if sizes.max() == size:
+        return found
+    return max(found, float(ratio_of_scores(np.take(scores, flat, out=own, mode="clip"), room)))
+
+
+def _scores_of_codes(values: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return scores of the mean ranks of values that are there so often; the distinct ones, and how often these are."""
+    order, scores = np.argsort(values), np.empty(len(counts))
+    ordered = values[order]
+    starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
+    sizes = np.add.reduceat(counts[order], starts)
+    ends = np.cumsum(sizes)
+    size, twice = int(ends[-1]), 2 * ends - sizes - 1  # which has no meaning where there is none
+    own = np.take(_scores_of(size), twice // 2 + twice % 2 * size, mode="clip")
+    scores[order] = own.repeat(np.concatenate([starts[1:], [len(values)]]) - starts)
+    return scores, ordered[starts], sizes
+
+
+def r_hats_of_codes(codes: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Return `r_hat_of_codes` of several quantities at once, (n_samples, n_chains, n_quantities).
+
+    NumPy goes through all of them in each step, where threads wait for each other least; one alone is sooner told there.
+    """
     n, n_chains = codes.shape[:2]
     kinds, kind = np.unique(values, return_inverse=True)
-    quantities, few = np.moveaxis(codes.reshape(n, n_chains, -1), 2, 0), max(1, CODES // (n * n_chains))
+    quantities, few = np.moveaxis(codes, 2, 0), max(1, CODES // (n * n_chains))
     found, shape = [], (min(few, len(quantities)), n - n % 2, n_chains)
     room = empty(shape, np.int64), empty(shape, np.float64)
     for k in range(0, len(quantities), few):
@@ -174,7 +205,7 @@ def r_hat_of_codes(codes: np.ndarray, values: np.ndarray) -> Any:
         own, scores = (one[: len(some)] for one in room)
         np.take(kind, np.delete(some, n // 2, axis=1) if n % 2 else some, out=own, mode="clip")
         found.append(_ratios_of_kinds(own, kinds, scores))
-    return np.concatenate(found).reshape(codes.shape[2:])[()]
+    return np.concatenate(found)
 
 
 def _ratios_of_kinds(codes: np.ndarray, kinds: np.ndarray, room: np.ndarray) -> np.ndarray:

@@ -10,7 +10,7 @@ import numpy as np
 
 from .._base.arrays import cleared, empty
 from ..diagnostics.autocorrelation import standard_error
-from ..diagnostics.ranks import largest_r_hats, r_hat_of_codes
+from ..diagnostics.ranks import largest_r_hats, r_hats_of_codes
 from ..machine.machine import BoltzmannMachine
 from ..sampling.unseen import AGRESTI_COULL, rarely
 from .chain_counts import PairCounts, PairHalves, added, count_states, shares_of_pairs
@@ -130,7 +130,7 @@ class TargetMoments:
         if 2 * len(values) > fractions[..., 0].size:
             return largest_r_hats([fractions], 1)[0]
         counts += ((self._sizes - least) * (least + 1))[:, None, None]
-        return float(r_hat_of_codes(counts, values).max())
+        return float(r_hats_of_codes(counts, values).max())
 
     def result(self, found: OfUnits, ess: float, sure: np.ndarray, n_starts: float) -> dict[str, Any]:
         """Return the moment fields of an Inference; for the arguments see `errors_of_fractions`."""

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fastbm import diagnostics
-from fastbm.diagnostics.ranks import r_hat_of_codes
+from fastbm.diagnostics.ranks import r_hat_of_codes, r_hats_of_codes
 from tests.diagnostics.test_autocorrelation import autoregressive
 from tests.twins import statistics as reference
 
@@ -108,9 +108,10 @@ def test_codes_are_ranked_as_their_values(
     codes[:, :, 3] = 0
     for values in (np.abs(2.0 * np.arange(n_codes) / n_codes - 1.0), np.arange(n_codes) % 2 - 0.5):
         expected = diagnostics.r_hat(values[codes])
-        assert r_hat_of_codes(codes, values) == pytest.approx(expected, rel=1e-11)
+        assert [r_hat_of_codes(codes[..., k], values) for k in range(7)] == expected.tolist()
+        assert r_hats_of_codes(codes, values) == pytest.approx(expected, rel=1e-11)
         monkeypatch.setattr("fastbm.diagnostics.ranks.CODES", 2 * codes[..., 0].size)
-        assert np.array_equal(r_hat_of_codes(codes[..., 0], values), r_hat_of_codes(codes, values)[0])
+        assert np.array_equal(r_hats_of_codes(codes[..., :1], values)[0], r_hats_of_codes(codes, values)[0])
 
 
 def test_chains_that_stand_still() -> None:
