@@ -193,7 +193,7 @@ def _scores_of_codes(values: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray
 def r_hats_of_codes(codes: np.ndarray, values: np.ndarray) -> np.ndarray:
     """Return `r_hat_of_codes` of several quantities at once, (n_samples, n_chains, n_quantities).
 
-    NumPy goes through all of them in each step, where threads wait for each other least; one alone is sooner told there.
+    NumPy goes through all of them in each step, so that threads wait for each other less; one alone takes longer here.
     """
     n, n_chains = codes.shape[:2]
     kinds, kind = np.unique(values, return_inverse=True)
