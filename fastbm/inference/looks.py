@@ -31,13 +31,13 @@ class Looks:
     """
 
     def __init__(
-        self, model: BoltzmannMachine, method: str, detail: Mapping[str, Any], common: Mapping[str, Any],
+        self, model: BoltzmannMachine, detail: Mapping[str, Any], common: Mapping[str, Any],
         *, halved: bool = False,
     ) -> None:  # fmt: skip
         self._model, self._beta, self._threads = model, common["beta"], common["threads"]
         self._is_short = float(detail.get("n_updates", 0)) * attempt_seconds(model) < SHORT
         of_each = max(1, self._threads // 2) if halved and self._is_short else self._threads
-        self._witness = Witness(model, method, detail, self._beta, common["seed"], of_each)
+        self._witness = Witness(model, detail, self._beta, common["seed"], of_each)
         self._walks = Walks(model, detail, self._beta, common["seed"], of_each)
 
     def beside(self, drawn: Drawn, *, of_log_z: bool, witness: bool) -> Inference:

@@ -211,11 +211,11 @@ def _one(chosen: Estimator, model: BoltzmannMachine, common: Mapping[str, Any]) 
         common = {**common, "threads": chosen.worth(model, common["threads"])}
     if isinstance(chosen, Drawing) and chosen.witness:
         drawn = chosen.draw(model, **common)
-        looks = Looks(model, chosen.name, drawn.detail, common, halved=not chosen.itself)
+        looks = Looks(model, drawn.detail, common, halved=not chosen.itself)
         found = looks.beside(drawn, of_log_z=chosen.of_log_z, witness=not chosen.itself)
     else:
         found = chosen.run(model, **common)
-        looks = Looks(model, chosen.name, found.detail, common)
+        looks = Looks(model, found.detail, common)
     if isinstance(chosen, Examined) and not chosen.witness:
         unasked = bool(found.converged) and not chosen.itself
         return replace(found, converged=None, detail={"doubt": UNASKED} | found.detail) if unasked else found

@@ -53,21 +53,17 @@ class Witness:
     """
 
     def __init__(
-        self, model: BoltzmannMachine, method: str, detail: Mapping[str, Any], beta: float, seed: int, threads: int
+        self, model: BoltzmannMachine, detail: Mapping[str, Any], beta: float, seed: int, threads: int
     ) -> None:
         self.model, self.beta, self.seed, self._threads = model, beta, seed, threads
         self.as_bits = detail.get("kernel") == "multispin" and goes_as_bits(model)
         self.seconds = float(detail.get("n_updates", 0)) * (ATTEMPT_SECONDS if self.as_bits else attempt_seconds(model))
-        self._in_one_call = method in ("tempering", "gibbs", "metropolis")  # which compile no more for it
 
     @cached_property
     def seen(self) -> Scout:
         """What the scout has seen."""
         part, seed = PART_AS_BITS if self.as_bits else SCOUT_PART, rng.derive(self.seed, SCOUT)
-        return scout(
-            self.model, self.beta, part * self.seconds, seed, self._threads, as_bits=self.as_bits,
-            in_one_call=self._in_one_call,
-        )  # fmt: skip
+        return scout(self.model, self.beta, part * self.seconds, seed, self._threads, as_bits=self.as_bits)
 
     def take(self, of_log_z: bool) -> None:
         """Take the looks that a result needs that converged."""

@@ -130,7 +130,7 @@ def survey(
 ) -> Scout:  # fmt: skip
     """Scout a machine, for a part of the time that a number of sweeps takes; bounds by mean field are left out."""
     seconds = survey_seconds(model, walk, n_sweeps)
-    return scout(model, beta, seconds, rng.derive(seed, purpose), threads, must=must, in_one_call=True, climb=False)
+    return scout(model, beta, seconds, rng.derive(seed, purpose), threads, must=must, climb=False)
 
 
 def survey_seconds(model: BoltzmannMachine, walk: str, n_sweeps: float) -> float:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 from scipy.special import logsumexp
@@ -88,16 +87,14 @@ def attempt_seconds(model: BoltzmannMachine) -> float:
 
 def scout(
     model: BoltzmannMachine, beta: float, seconds: float, seed: int, threads: int, *, must: bool = False,
-    as_bits: bool = False, in_one_call: bool = False, climb: bool = True,
+    as_bits: bool = False, climb: bool = True,
 ) -> Scout:  # fmt: skip
     """Temper a machine for about `seconds` of one core, by the built-in speeds, and a tenth of a second at least.
 
     With `must` the fewest rounds are done however long they take; with `as_bits`, ladders are more, and chains bits.
-    With `in_one_call` many rounds are; it finds the same in less time, by a kernel that may have to be compiled.
     Without `climb` bounds by mean field are left to `climbed`.
     """
-    search = _on_one_side if has_marginal(model) else partial(_in_temperature, in_one_call=in_one_call)
-    search = _as_bits if as_bits else search
+    search = _as_bits if as_bits else _on_one_side if has_marginal(model) else _in_temperature
     found = search(model, beta, max(seconds, LEAST_SECONDS), seed, threads, FEWEST_ROUNDS if must else 0)
     return climbed(model, beta, found, seconds, seed) if climb else found
 
@@ -138,36 +135,29 @@ def _on_one_side(model: BoltzmannMachine, beta: float, seconds: float, seed: int
     return Scout(bound, "states visited, one side summed out", up, found.up, side, int(found.round_trips.sum()))
 
 
-def _in_temperature(
-    model: BoltzmannMachine, beta: float, seconds: float, seed: int, threads: int, least: int, *, in_one_call: bool
-) -> Scout:
-    """Temper a machine in the temperature, from beta = 0, round by round or many in one call."""
+def _in_temperature(model: BoltzmannMachine, beta: float, seconds: float, seed: int, threads: int, least: int) -> Scout:
+    """Temper a machine in the temperature, from beta = 0."""
     ladder = _ladder(model, beta)
     each = LADDERS * len(ladder) * model.n_units * attempt_seconds(model) + ROUND_SECONDS
     rounds = max(_rounds(seconds, each, MOST_IN_TEMPERATURE), least)
     if not rounds:
         return Scout(-math.inf, "nothing")
-    at_once = AT_ONCE if in_one_call else 1
-    chains = TemperedChains(model, LADDERS, ladder, seed=seed, threads=threads, at_once=at_once)
+    chains = TemperedChains(model, LADDERS, ladder, seed=seed, threads=threads, at_once=AT_ONCE)
     chains.sweep(int(BURN_IN * rounds))
     visited, energies = np.empty((LADDERS, rounds, model.n_units), np.uint8), np.empty((LADDERS, rounds))
-    piece = max(1, int(SOON / chains.sweep_seconds)) if in_one_call else 1
+    piece = max(1, int(SOON / chains.sweep_seconds))
     for t in range(0, rounds, piece):
         tell("round of a look around", t, rounds)
-        if in_one_call:
-            samples = chains.record(min(piece, rounds - t), 1)
-            packed = samples["samples/states"].swapaxes(0, 1)
-            visited[:, t : t + piece] = np.unpackbits(packed, axis=2, count=model.n_units, bitorder="little")
-            energies[:, t : t + piece] = samples["samples/energy"].T + model.offset
-        else:
-            chains.sweep(1)
-            visited[:, t] = chains.bits()
+        samples = chains.record(min(piece, rounds - t), 1)
+        packed = samples["samples/states"].swapaxes(0, 1)
+        visited[:, t : t + piece] = np.unpackbits(packed, axis=2, count=model.n_units, bitorder="little")
+        energies[:, t : t + piece] = samples["samples/energy"].T + model.offset
     is_mirrored = is_even(model, beta)
     if is_mirrored:
         mirror(visited)
     up = visited.reshape(-1, model.n_units)
     # at beta = 0 a mirror is as probable whatever its energy is
-    is_known = in_one_call and (not is_mirrored or is_even(model, 1.0))
+    is_known = not is_mirrored or is_even(model, 1.0)
     weighed = energies.ravel() if is_known else model.energy_of_bits(up)
     bound = _sum_of_distinct(up, -beta * weighed)
     return Scout(bound, "states visited", up, None, None, int(chains.round_trips.sum()), weighed)

@@ -7,7 +7,7 @@ one is held against its sum in float64.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -71,7 +71,7 @@ class DenseChains(TemperingChains):
     kernel = "dense"
     few = 8
     _in_groups = True
-    _reused: tuple[list[np.ndarray], list[Any]] | None = None  # fields of blocks and `_rooms`, whatever couplings are
+    _reused: tuple[np.ndarray, list[Any]] | None = None  # fields of all chains and `_rooms`, whatever couplings are
     _rooms: list[Any]  # for sweeps of blocks
 
     def _couple(self) -> None:
@@ -85,6 +85,7 @@ class DenseChains(TemperingChains):
         self._scale = [scale[0] for scale in self.lanes.room(1, np.float32)]
         self._rescale()
         self._remainders: Remainders | None = None
+        self._refined: list[Refined] = []
         self._by_fields, self._n_bytes = self._are_fields_exact()
         self._forget()
         self.attempt_seconds = 2e-9 + 2e-11 * self.n_units
@@ -109,7 +110,6 @@ class DenseChains(TemperingChains):
 
     def _forget(self) -> None:
         self._fields: list[np.ndarray] = []
-        self._refined: list[Refined] = []
         self._told: float | None = None  # what energy the first chain has
 
     def _prepare(self) -> None:
@@ -117,14 +117,15 @@ class DenseChains(TemperingChains):
             return
         width, dtype = self._rises.shape[1], self._rises.dtype
         step = max(1, int(PIECE_SECONDS / (ADDITION_SECONDS * self.n_units * width)))
-        if self._reused is None or self._reused[0][0].shape[1] != width or self._reused[0][0].dtype != dtype:
-            fields = [arrays.zeros((self.lanes.used(k), width), dtype) for k in range(len(self.blocks))]
+        if self._reused is None or self._reused[0].shape[1] != width or self._reused[0].dtype != dtype:
+            of_all = arrays.zeros((self.n_chains, width), dtype)
             rooms = [
                 few_room(of_block, self._rises) if self._one_by_one else dense_room(up, of_block)
-                for up, of_block in zip(self.up, fields, strict=True)
+                for up, of_block in zip(self.up, self._blocks_of(of_all), strict=True)
             ]
-            self._reused = fields, rooms
-        fields, self._rooms = self._reused
+            self._reused = of_all, rooms
+        of_all, self._rooms = self._reused
+        fields = self._blocks_of(of_all)
 
         def fill(k: int) -> None:
             start = self._rows(k)
@@ -319,10 +320,50 @@ class DenseChains(TemperingChains):
 
     def gather(self, index: np.ndarray) -> None:
         """Give chain c the state and the fields of chain index[c]; streams and temperatures stay."""
-        fields = np.concatenate(self._fields)[index] if self._fields else None
-        if fields is not None and len(self.bias) > 1:  # couplings pull as before, biases stay with the chains
-            fields += self._start - self._start[index]
-        super().gather(index)  # forgets all fields
+        self._for_blocks(self._moving(index), 1)
+
+    def _moving(self, index: np.ndarray) -> Callable[[int], None]:
+        """Return what gives the chains of a block the states of chains `index`, and their fields if there are any."""
+        bits, before = self.bits(), self._reused[0] if self._fields and self._reused else None
+        self._forget()
+        fields = None if before is None else arrays.empty(before.shape, before.dtype)
         if fields is not None:
-            self._fields = [arrays.copy(fields[block]) for block in self.blocks]
-            self._reused = self._fields, self._rooms
+            self._fields, self._reused = self._blocks_of(fields), (fields, self._rooms)
+
+        def move(k: int) -> None:
+            block = self.blocks[k]
+            parents = index[block]
+            self._load_block(k, bits[parents])
+            if before is None or fields is None:
+                return
+            np.take(before, parents, axis=0, out=fields[block], mode="clip")  # any other mode takes a copy
+            if len(self.bias) > 1:  # couplings pull as before, biases stay with the chains
+                fields[block] += self._start[block] - self._start[parents]
+
+        return move
+
+    def resample(self, parents: np.ndarray | None, n_sweeps: int) -> np.ndarray:
+        """Give chain c the state of chain parents[c], if there are any, and sweep; return the energies then.
+
+        Each block goes its way, so that its fields are near as long as they are needed.
+        """
+        if not n_sweeps or not self._fields:
+            return super().resample(parents, n_sweeps)
+        move = None if parents is None else self._moving(parents)
+        self._prepare_energies()
+        self._since_check, found = [0] * len(self.blocks), [np.empty(0)] * len(self.blocks)
+
+        def work(first: int, end: int, k: int) -> None:
+            if first == 0 and move:
+                move(k)
+            self._sweep_block(k, self.n_swept + first, end - first)
+            if end == n_sweeps:
+                found[k] = self._energies_block(k)
+
+        self._for_blocks(work, n_sweeps, steps=n_sweeps)
+        self.n_swept += n_sweeps
+        return np.concatenate(found)
+
+    def _blocks_of(self, fields: np.ndarray) -> list[np.ndarray]:
+        """Return the rows of each block of fields (n_chains, width)."""
+        return [fields[block] for block in self.blocks]

@@ -23,6 +23,7 @@ from .lanes import BLOCK, LANES, PIECE_SECONDS, Lanes, SharedWork, lanes_of, who
 from .orders import hold_of, sites, visit_order
 
 T = TypeVar("T")
+COPIED = 0.02  # sweeps that copying all states takes as long as, about
 
 
 class Engine(SharedWork):
@@ -306,7 +307,7 @@ class Engine(SharedWork):
         def copy(k: int) -> None:
             bits[self.blocks[k]] = self.up[k][:, : self.lanes.used(k)].T
 
-        self._for_blocks(copy, 1)
+        self._for_blocks(copy, COPIED)
         return bits
 
     def packed(self, chains: np.ndarray | None = None) -> np.ndarray:
