@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -92,8 +93,13 @@ class Replicas(NamedTuple):
         return tuple(found)
 
     def sweep(self, graph: Graph, sites: np.ndarray, n_sweeps: int, rule: str, hold: bool, n_words: int = WORDS) -> int:
+        return self.attempt(graph, sites, 0, n_sweeps * sites.shape[1], rule, hold, n_words)
+
+    def attempt(
+        self, graph: Graph, sites: np.ndarray, first: int, last: int, rule: str, hold: bool, n_words: int = WORDS
+    ) -> int:
         rows = np.ascontiguousarray(sites, np.int32)
-        arguments = (self.up, graph.arrays, self.tables(), self.streams, rows, n_sweeps)
+        arguments = (self.up, graph.arrays, self.tables(), self.streams, rows, first, last)
         return sweep_multispin(*arguments, hold if rule == "metropolis" else None, n_words)
 
 
@@ -185,10 +191,11 @@ def test_flips_of_the_first_words_are_counted():
 
 
 def test_cutting_a_run_into_calls_changes_nothing():
-    graph, sites = Graph.draw(8, 20, seed=10), np.arange(8)[None]
+    graph, sites = Graph.draw(8, 20, seed=10), np.stack([np.arange(8), np.arange(8)[::-1]])
     whole, parts = Replicas.draw(8, seed=11), Replicas.draw(8, seed=11)
     flips = whole.sweep(graph, sites, 30, "metropolis", True)
-    assert sum(parts.sweep(graph, sites, part, "metropolis", True) for part in (1, 0, 12, 17)) == flips
+    ends = (0, 3, 3, 16, 19, 22, 144, 167, 240)  # within sweeps too
+    assert sum(parts.attempt(graph, sites, *part, "metropolis", True) for part in pairwise(ends)) == flips
     assert np.array_equal(whole.up, parts.up)
     assert np.array_equal(whole.streams, parts.streams)
 

@@ -79,12 +79,12 @@ def cool_multispin(up, graph, scales, streams, sites, hold, n_words, room):
     for all sweeps, or one for each.
     All else, and the cost, is that of `fastbm.kernels.sampling.multispin.sweep_multispin`.
     """
-    (tables, thresholds), n_flips = room, 0
+    (tables, thresholds), n, n_flips = room, sites.shape[1], 0
     for t in range(scales.shape[0]):
         spread_thresholds(tables, thresholds, scales[t])
         both = tables[0], thresholds[0], tables[1], thresholds[1]
         row = t % sites.shape[0]
-        n_flips += sweep_multispin(up, graph, both, streams, sites[row : row + 1], 1, hold, n_words)
+        n_flips += sweep_multispin(up, graph, both, streams, sites, row * n, (row + 1) * n, hold, n_words)
     return n_flips
 
 

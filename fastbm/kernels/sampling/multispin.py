@@ -191,9 +191,10 @@ def spread_thresholds(tables, thresholds, numbers):
 
 
 @apart
-def sweep_multispin(up, graph, tables, streams, sites, n_sweeps, hold, n_words):
-    """Update the unit at every entry of `sites` (rows, n) in all replicas, row after row, `n_sweeps` rows.
+def sweep_multispin(up, graph, tables, streams, sites, first, last, hold, n_words):
+    """Update units in all replicas: those at entries of `sites` (rows, n), row after row and from the first one again.
 
+    Entries before number `first` are left out, and so is all from number `last` on.
     Mutates `up` (n_units, 16) uint32 and `streams` (64,) uint32, word w being entries w, 16 + w, 32 + w and 48 + w;
     returns the number of flips in the first `n_words` words.
     Where `hold` is None, units are drawn from their conditional distribution; else flips are proposed, of which one in
@@ -207,8 +208,10 @@ def sweep_multispin(up, graph, tables, streams, sites, n_sweeps, hold, n_words):
     table, thresholds, odd_table, odd_thresholds = tables
     n_flips = 0
     work = empty(6 * WORDS, np.uint32)  # counts of three bits, old bits, new bits, undecided replicas
-    for t in range(n_sweeps):
-        for i in sites[t % sites.shape[0]]:
+    n_sites = sites.shape[1]
+    for t in range(first // n_sites, -(-last // n_sites)):
+        for k in range(max(first - t * n_sites, 0), min(last - t * n_sites, n_sites)):
+            i = sites[t % sites.shape[0], k]
             degree = indptr[i + 1] - indptr[i]
             odd = _ALL if degree & 1 else _NONE
             start = (6 + (degree & 1) - degree) >> 1
@@ -216,8 +219,8 @@ def sweep_multispin(up, graph, tables, streams, sites, n_sweeps, hold, n_words):
             for w in range(WORDS):
                 work[w], work[16 + w], work[32 + w] = low, high, _NONE
                 work[48 + w] = up[i, w]
-            for k in range(indptr[i], indptr[i + 1]):
-                _add_pull(work, up, indices[k], signs[k])
+            for e in range(indptr[i], indptr[i + 1]):
+                _add_pull(work, up, indices[e], signs[e])
             if degree & 1:
                 first_bits, numbers = odd_table, odd_thresholds
             else:

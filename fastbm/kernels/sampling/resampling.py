@@ -39,6 +39,7 @@ def resample_multispin(chains, saved, parents, visits, model, found, ladders, or
     Cost: that of the sweeps, and about 12 vector operations for 512 bits.
     """
     (ups, streams), (sites, hold), (graph, numbers, edges, signs), (totals, flips) = chains, visits, model, found
+    n_sites = sites.shape[1]
     rows, room = saved
     counter, n_met, shard, n_shards = team
     tables, thresholds = empty((2, FIRST * LEVELS * WORDS), np.uint32), empty((2, LEVELS * WORDS), np.uint64)
@@ -52,13 +53,13 @@ def resample_multispin(chains, saved, parents, visits, model, found, ladders, or
         first, last = -(-n_blocks * shard // n_shards), -(-n_blocks * (shard + 1) // n_shards)  # of the blocks to end
         begun, left = first * n_shards - n_blocks * shard, last * n_shards - n_blocks * (shard + 1)
         for b in range(first - np.int64(begun > 0), last):
-            k, done, to_do = start + b, 0, n_sweeps
+            k, done, to_do = start + b, 0, n_sweeps * n_sites
             place = 32 * WORDS * k
             n = min(32 * WORDS, parents.shape[0] - place)
             if b < first:
-                to_do = n_sweeps * begun // n_shards
+                to_do = to_do * begun // n_shards
             if b == last - 1 and left:
-                done = n_sweeps * left // n_shards
+                done = to_do * left // n_shards
                 wait_at(counter.ctypes.data + counter.itemsize * (2 + shard), n_met // 2 + 1)
             else:
                 for c in range(n):
@@ -68,7 +69,7 @@ def resample_multispin(chains, saved, parents, visits, model, found, ladders, or
                     copy_row(ups[k, i], words[i])
             spread_thresholds(tables, thresholds, numbers[k])
             both = tables[0], thresholds[0], tables[1], thresholds[1]
-            flips[shard] += sweep_multispin(ups[k], graph, both, streams[k], sites, to_do - done, hold, n >> 5)
+            flips[shard] += sweep_multispin(ups[k], graph, both, streams[k], sites, done, to_do, hold, n >> 5)
             if b >= first:
                 write_rows(ups[k], rows[1 - a, place : place + n], False, room)
                 count_unsatisfied(ups[k], edges, signs, totals[k])
@@ -110,7 +111,7 @@ def swap_levels(rows, totals, parents, ladders):
             low, high = k * n_ladders + c, (k + 1) * n_ladders + c
             more = totals[high // totals.shape[1], high % totals.shape[1]]
             gain = gains[k] * np.float64(more - totals[low // totals.shape[1], low % totals.shape[1]])
-            if uniforms[counts[1] + c] < exp_float64(min(gain, 0.0)):
+            if gain >= 0.0 or uniforms[counts[1] + c] < exp_float64(gain):
                 parents[low], parents[high] = high, low
                 ends[k, c], ends[k + 1, c] = ends[k + 1, c], ends[k, c]
         counts[1] += n_ladders

@@ -155,7 +155,15 @@ class MultispinChains(CoolingChains, WordChains):
         used, hold = self.lanes.used(k) // 32, self._held
         for rows, count in self._pieces(k, first, n_sweeps):
             self._flips[k] += sweep_multispin(
-                self.up[k], self._graph, self._tables[k], self.lane_streams[k], rows, count, hold, used
+                self.up[k],
+                self._graph,
+                self._tables[k],
+                self.lane_streams[k],
+                rows,
+                0,
+                count * rows.shape[1],
+                hold,
+                used,
             )
 
     @property
