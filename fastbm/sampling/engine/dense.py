@@ -35,7 +35,7 @@ from .remainders import (
     settled_bytes,
     size_of,
 )
-from .temperatures import Found, TemperingChains
+from .temperatures import Found, Ladders, TemperingChains
 
 SUMMED = 24  # units, from which on energies are not summed anew
 ADDITION_SECONDS = 1e-10  # about what adding a coupling to a field takes
@@ -345,20 +345,28 @@ class DenseChains(TemperingChains):
     def resample(self, parents: np.ndarray | None, n_sweeps: int) -> np.ndarray:
         """Give chain c the state of chain parents[c], if there are any, and sweep; return the energies then.
 
-        Each block goes its way, so that its fields are near as long as they are needed.
+        Each block goes its way, so that its fields are near as long as they are needed, by the kernel of ladders.
         """
-        if not n_sweeps or not self._fields:
+        if not self.tempers(n_sweeps):
             return super().resample(parents, n_sweeps)
+        if parents is not None and not self._fields:
+            self.gather(parents)
+            parents = None
         move = None if parents is None else self._moving(parents)
         self._prepare_energies()
         self._since_check, found = [0] * len(self.blocks), [np.empty(0)] * len(self.blocks)
+        alone, step = Ladders.of_single_chains(self.n_chains), self._longest_piece() // self.n_units
 
         def work(first: int, end: int, k: int) -> None:
             if first == 0 and move:
                 move(k)
-            self._sweep_block(k, self.n_swept + first, end - first)
-            if end == n_sweeps:
-                found[k] = self._energies_block(k)
+            own = alone.of_block(self.blocks[k], self._scale[k], 0)
+            for start in range(first, end, step) or [0]:
+                stop = min(start + step, end)
+                if self._must_stop(k, self.n_units * (stop - start)):
+                    return
+                leg = np.array([[stop - start, 0, int(stop == n_sweeps)]])
+                found[k] = self._temper_block(k, self.n_swept + start, leg, own)[1].ravel()
 
         self._for_blocks(work, n_sweeps, steps=n_sweeps)
         self.n_swept += n_sweeps
