@@ -37,22 +37,6 @@ def energies_of_fields(up, fields, start, room, energies):
         energies[c] *= -0.5
 
 
-@borrowing
-def refine_energies(up, fields, start, refined, room, energies):
-    """Compute what `energies_of_fields` does, with what rounding has left of the couplings.
-
-    Mutates `energies` (1, n_chains), `room`, which `room_for_words` makes, and all of `refined` but the first:
-    (rest, bits, sums, wholes), as `add_remainders` takes them. `start` is as `sum_fields` takes it.
-    """
-    words, octets = room
-    rest, bits, sums, wholes = refined
-    words_of_units(up, words, octets)
-    sum_fields(words, fields, start, STEPS[rest.shape[0]], energies[0])
-    if rest.shape[0]:
-        write_bits(octets, np.int64(0), energies.shape[1], bits)
-    add_remainders(rest, bits, sums, wholes, energies)
-
-
 @apart_borrowing
 def sum_fields(words, fields, start, steps, sums):
     """Compute sum_i x_i (steps fields_i + start_i) of each chain. Mutates `sums` (n_chains,) float64.

@@ -323,19 +323,19 @@ class DenseChains(TemperingChains):
         self._for_blocks(self._moving(index), 1)
 
     def _moving(self, index: np.ndarray) -> Callable[[int], None]:
-        """Return what gives the chains of a block the states of chains `index`, and their fields if there are any."""
-        bits, before = self.bits(), self._reused[0] if self._fields and self._reused else None
+        """Return what gives the chains of a block the states and the fields of chains `index`."""
+        if not self._fields or self._reused is None:
+            super().gather(index)
+            return lambda k: None
+        bits, before = self.bits(), self._reused[0]
         self._forget()
-        fields = None if before is None else arrays.empty(before.shape, before.dtype)
-        if fields is not None:
-            self._fields, self._reused = self._blocks_of(fields), (fields, self._rooms)
+        fields = arrays.empty(before.shape, before.dtype)
+        self._fields, self._reused = self._blocks_of(fields), (fields, self._rooms)
 
         def move(k: int) -> None:
             block = self.blocks[k]
             parents = index[block]
             self._load_block(k, bits[parents])
-            if before is None or fields is None:
-                return
             np.take(before, parents, axis=0, out=fields[block], mode="clip")  # any other mode takes a copy
             if len(self.bias) > 1:  # couplings pull as before, biases stay with the chains
                 fields[block] += self._start[block] - self._start[parents]
@@ -349,9 +349,6 @@ class DenseChains(TemperingChains):
         """
         if not self.tempers(n_sweeps):
             return super().resample(parents, n_sweeps)
-        if parents is not None and not self._fields:
-            self.gather(parents)
-            parents = None
         move = None if parents is None else self._moving(parents)
         self._prepare_energies()
         self._since_check, found = [0] * len(self.blocks), [np.empty(0)] * len(self.blocks)

@@ -15,9 +15,12 @@ from ...kernels.bit_vectors import LANES, ROWS
 from ...kernels.sampling.field_energies import (
     STEPS,
     TOGETHER,
+    add_remainders,
     energies_of_fields,
-    refine_energies,
     room_for_words,
+    sum_fields,
+    words_of_units,
+    write_bits,
 )
 from ...kernels.sampling.rounding import fill_remainders, worst_remainder
 from ...machine.couplings import Couplings
@@ -109,11 +112,14 @@ class Refined:
         `up` and `fields` are those of these chains.
         """
         n_chains = len(fields)
-        energies = np.empty((1, n_chains))
+        energies: np.ndarray = np.empty((1, n_chains))
         rest, start, bits, sums, wholes = self.arrays
+        words, octets = room_for_words(up, n_chains)
+        words_of_units(np.ascontiguousarray(up), words, octets)
         start = start if len(start) == 1 else start[chains]
-        about, room = (rest, bits, sums, wholes), room_for_words(up, n_chains)
-        refine_energies(np.ascontiguousarray(up), fields, start, about, room, energies)
+        sum_fields(words, fields, start, STEPS[len(rest)], energies[0])
+        write_bits(octets, 0, n_chains if len(rest) else 0, bits)
+        add_remainders(rest, bits, sums, wholes, energies)
         return energies.ravel()
 
 
