@@ -323,7 +323,10 @@ class DenseChains(TemperingChains):
         self._for_blocks(self._moving(index), 1)
 
     def _moving(self, index: np.ndarray) -> Callable[[int], None]:
-        """Return what gives the chains of a block the states and the fields of chains `index`."""
+        """Return what gives the chains of a block the states and the fields of chains `index`.
+
+        Where there are no fields yet, all chains get the states at once, and nothing is left to be done.
+        """
         if not self._fields or self._reused is None:
             super().gather(index)
             return lambda k: None
@@ -345,7 +348,8 @@ class DenseChains(TemperingChains):
     def resample(self, parents: np.ndarray | None, n_sweeps: int) -> np.ndarray:
         """Give chain c the state of chain parents[c], if there are any, and sweep; return the energies then.
 
-        Each block goes its way, so that its fields are near as long as they are needed, by the kernel of ladders.
+        Each block goes its way, so that its fields are near as long as they are needed, by the kernel of ladders. This
+        is no faster on couplings without fields that are kept.
         """
         if not self.tempers(n_sweeps):
             return super().resample(parents, n_sweeps)

@@ -154,17 +154,8 @@ class MultispinChains(CoolingChains, WordChains):
     def _sweep_block(self, k: int, first: int, n_sweeps: int) -> None:
         used, hold = self.lanes.used(k) // 32, self._held
         for rows, count in self._pieces(k, first, n_sweeps):
-            self._flips[k] += sweep_multispin(
-                self.up[k],
-                self._graph,
-                self._tables[k],
-                self.lane_streams[k],
-                rows,
-                0,
-                count * rows.shape[1],
-                hold,
-                used,
-            )
+            what = self.up[k], self._graph, self._tables[k], self.lane_streams[k], rows
+            self._flips[k] += sweep_multispin(*what, 0, count * rows.shape[1], hold, used)
 
     @property
     def _held(self) -> bool | None:

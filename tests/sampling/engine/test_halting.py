@@ -91,10 +91,8 @@ def test_long_sweeps_are_broken_off_and_go_on_with_the_same_bits(kernel: str, or
 def test_long_steps_of_populations_are_broken_off(kernel: str) -> None:
     (chains, _), (whole, _) = (long_run(kernel, threads=1) for _ in range(2))
     before, parents = chains.state(), np.arange(chains.n_chains)[::-1]
-    for one in (chains, whole):
-        one.attempt_seconds = {"dense": 2e-7, "multispin": 2e-9}[
-            kernel
-        ]  # so that one block is all that is done between two looks
+    for one in (chains, whole):  # one block is all that is done between two looks
+        one.attempt_seconds = {"dense": 2e-7, "multispin": 2e-9}[kernel]
     chains.halt = lambda: True
     with pytest.raises(Halted):
         chains.together(lambda: chains.resample(parents, 40), 40)
