@@ -16,7 +16,6 @@ from .._base.threads import fan_out
 from ..data.counting import turned
 from ..diagnostics.bits import beyond_chance, bit_r_hat, r_hat_limit
 from ..kernels.bits import count_chains, count_pairs
-from ..sampling import Chains
 from .result import check_pairs
 
 WORTH_THREADS = 1 << 19  # bits, from which on threads count them together
@@ -30,14 +29,8 @@ class PairCounts:
 
     def __init__(self, n_units: int) -> None:
         check_pairs(n_units)
-        self.counts = np.zeros((n_units, n_units), np.int64)
+        self.counts = cleared((n_units, n_units), np.int64)
         self.n = 0
-
-    def add(self, chains: Chains) -> None:
-        """Count the chains' present states."""
-        for k in range(len(chains.blocks)):
-            count_pairs(chains.words(k), self.counts)
-        self.n += chains.n_chains
 
     def add_rows(self, packed: np.ndarray) -> None:
         """Count states, (m, ceil(n_units / 8)) uint8, unit 0 in the lowest bit."""
@@ -114,6 +107,8 @@ def shares_of_pairs(n_units: int, threads: int) -> list[PairCounts]:
 
 def added(shares: Sequence[PairCounts]) -> PairCounts:
     """Return the counts of all shares together."""
+    if len(shares) == 1:
+        return shares[0]
     total = PairCounts(len(shares[0].counts))
     total.counts, total.n = reduce(np.add, [one.counts for one in shares]), sum(one.n for one in shares)
     return total

@@ -13,12 +13,14 @@ couplings.
 from __future__ import annotations
 
 from collections.abc import Callable
+from queue import SimpleQueue
 
 import numpy as np
 
 from ..._base import rng
-from ...inference.chain_counts import PairCounts
+from ...inference.chain_counts import PairCounts, added, shares_of_pairs
 from ...inference.result import moments_from_up
+from ...kernels.bits import count_pairs
 from ...machine.clamping import Clamped
 from ...machine.couplings import Couplings
 from ...machine.machine import BoltzmannMachine
@@ -221,13 +223,23 @@ def free_moments(model: BoltzmannMachine, chains: Chains, s: PhaseSettings, nois
     if model.is_layered:
         chains.sweep(s.n_sweeps)
         return average_states(model, chains.bits(), s.beta, noise)
-    pairs = PairCounts(model.n_units)
-    for _ in range(s.n_sweeps):
-        chains.sweep(1)
-        pairs.add(chains)
+    shares, halves = shares_of_pairs(model.n_units, min(chains.threads, len(chains.blocks))), []
+    idle: SimpleQueue[PairCounts] = SimpleQueue()
+    for share in shares:
+        idle.put(share)
+
+    def look(words: np.ndarray) -> None:
         if noise is not None:
-            noise.add_chains(chains)
-    found = moments_from_up(model.convention, pairs.up())
+            halves.append(noise.counted(words))
+        share = idle.get()
+        count_pairs(words, share.counts)
+        idle.put(share)
+
+    chains.watch(s.n_sweeps, look)
+    if noise is not None:
+        noise.add_counts(np.sum(halves, axis=0), chains.n_chains, s.n_sweeps)
+    shares[0].n = chains.n_chains * s.n_sweeps
+    found = moments_from_up(model.convention, added(shares).up())
     return from_matrix(model.couplings, found["mean"], found["second_moment"])
 
 

@@ -19,7 +19,6 @@ from ..._base import rng
 from ...kernels.learning.contrastive import add_halves, count_halves
 from ...machine.couplings import Couplings, Layered, Sparse
 from ...machine.machine import BoltzmannMachine
-from ...sampling import Chains
 
 MOST_PAIRS = 128  # drawn at random, which tell the root mean square to about 6 %
 
@@ -110,14 +109,17 @@ class MomentNoise:
         self._sums, self._counts = np.zeros((2, n_pairs)), [0, 0]
         self._clamped, self._n_clamped = np.zeros(n_pairs), 0
 
-    def add_chains(self, chains: Chains) -> None:
-        """Add the present states of chains, whose blocks begin at even numbers."""
-        spins = self._units.lo < 0
+    def counted(self, words: np.ndarray) -> np.ndarray:
+        """Return counts (2, n_pairs) int64 of states of chains, 64 a word, the first of them of even number."""
         counts = np.zeros(self._sums.shape, np.int64)
-        for k in range(len(chains.blocks)):
-            count_halves(counts, chains.words(k), self.pairs.units, spins)
-        self.count(n := chains.n_chains)
-        self._sums += np.array([[-(-n // 2)], [n // 2]]) - 2 * counts if spins else counts
+        count_halves(counts, words, self.pairs.units, self._units.lo < 0)
+        return counts
+
+    def add_counts(self, counts: np.ndarray, n_chains: int, times: int) -> None:
+        """Add what `counted` returns of all chains, so many times."""
+        self.count(n_chains, times)
+        own = np.array([[times * -(-n_chains // 2)], [times * (n_chains // 2)]])
+        self._sums += own - 2 * counts if self._units.lo < 0 else counts
 
     def add_values(self, values: np.ndarray) -> None:
         """Add states, or means, of chains (n_chains, n_units) float32."""

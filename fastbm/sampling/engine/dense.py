@@ -20,7 +20,7 @@ from ...kernels.sampling.few import MOST_ROWS
 from ...kernels.sampling.few_dense import ROW_BYTES, advance_dense_few
 from ...kernels.sampling.field_energies import room_for_words
 from ...kernels.sampling.limits import ROWS
-from ...kernels.sampling.record import record_refined, record_summed, room_of_record
+from ...kernels.sampling.record import record_refined, record_summed, record_words, room_of_record
 from ...machine.up_form import up_bias
 from . import fixed_point
 from .lanes import PIECE_SECONDS, lanes_of
@@ -145,6 +145,19 @@ class DenseChains(TemperingChains):
         advance = advance_dense_few if self._one_by_one else advance_dense
         for rows, count in self._pieces(k, first, n_sweeps):
             self._flips[k] += advance(self.up[k], self._chains(k), rows, count, self._hold, self._rooms[k])
+
+    def _words_of_sweeps(self, k: int, first: int, n_sweeps: int) -> np.ndarray:
+        n_chains = self.lanes.used(k)
+        words = np.empty((self.n_units, n_sweeps * -(-n_chains // 64)), np.uint64)
+        if self.n_units > self._longest_piece():
+            return super()._words_of_sweeps(k, first, n_sweeps)
+        if not self._must_stop(k, self.n_units * n_sweeps):
+            visits, ways = (self._rows_of(first, n_sweeps), 1), (self._hold, *self._ways)
+            of_sweeps = (self._rooms[k], n_chains, words)
+            self._flips[k] += record_words(self.up[k], self._chains(k), visits, ways, *of_sweeps)
+        if k == 0:
+            self._told = None
+        return words
 
     def _chains(self, k: int) -> tuple[np.ndarray, ...]:
         """Return the arrays of block `k` as kernels take them."""

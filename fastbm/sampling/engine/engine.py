@@ -199,6 +199,34 @@ class Engine(SharedWork):
         self._for_blocks(lambda a, b, k: self._sweep_block(k, self.n_swept + a, b - a), n_sweeps, steps=n_sweeps)
         self.n_swept += n_sweeps
 
+    def watch(self, n_sweeps: int, look: Callable[[np.ndarray], object]) -> None:
+        """Advance every chain by `n_sweeps` sweeps, and show its states after each.
+
+        `look` is called with what `words` returns of a block, after some sweeps, one beside the other, (n_units, m);
+        by several threads at the same time.
+        """
+        self._prepare()
+        self._since_check = [0] * len(self.blocks)
+
+        def watch(begin: int, end: int, k: int) -> None:
+            together = max(1, self._longest_piece() // self.n_units)
+            for t in range(begin, end, together):
+                words = self._words_of_sweeps(k, self.n_swept + t, min(together, end - t))
+                if self._broken:
+                    return
+                look(words)
+
+        self._for_blocks(watch, n_sweeps, steps=n_sweeps)
+        self.n_swept += n_sweeps
+
+    def _words_of_sweeps(self, k: int, first: int, n_sweeps: int) -> np.ndarray:
+        """Return the words of block `k` after each sweep from number `first` on."""
+        found = []
+        for t in range(n_sweeps):
+            self._sweep_block(k, first + t, 1)
+            found.append(self.words(k))
+        return np.concatenate(found, axis=1)
+
     def resample(self, parents: np.ndarray | None, n_sweeps: int) -> np.ndarray:
         """Give chain c the state of chain parents[c], if there are any, and sweep; return the energies then."""
         if parents is not None:
