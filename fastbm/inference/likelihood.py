@@ -7,6 +7,7 @@ Salakhutdinov and Murray, Proc. 25th ICML, 872 (2008), doi:10.1145/1390156.13902
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -20,7 +21,7 @@ from ..data import datasets
 from ..data.moments import smoothed_rates
 from ..diagnostics.verdicts import VERDICTS
 from ..machine.checks import check_columns
-from ..machine.clamping import Clamped
+from ..machine.clamping import Clamped, log_sums_over_hidden
 from ..machine.machine import BoltzmannMachine, check_machine
 from ..machine.magnitude import refuse_beyond_range
 from .conditional.completions import log_sums_of_known
@@ -207,10 +208,7 @@ def pseudo_likelihood(
     def one(first: int) -> np.ndarray:
         return log_conditionals(model, rows[first : first + ROWS], units, beta).sum(axis=1)
 
-    seconds = rows.size * (ENTRY_SECONDS + PAIR_SECONDS * model.n_units)
-    n_threads = n_threads if seconds >= WORTH_A_THREAD else 1
-    with threads_module.single_threaded_blas():
-        each = np.concatenate(fan_out(one, range(0, len(rows), ROWS), n_threads))
+    each = _of_parts(one, rows, ENTRY_SECONDS + PAIR_SECONDS * model.n_units, n_threads)
     return LogLikelihood("pseudo-likelihood", each, float(each.mean()), 0.0, _spread(each))
 
 
@@ -224,8 +222,14 @@ def log_sums(
     if np.isnan(rows).any():
         return log_sums_of_known(model, rows, beta, threads, method, seed)
     if model.has_free_energy:
-        parts = [rows[first : first + ROWS] for first in range(0, len(rows), ROWS)]
-        return np.concatenate([-np.atleast_1d(model.free_energy(part, beta=beta)) for part in parts]), 0.0, "exact"
+
+        def one(first: int) -> np.ndarray:
+            some = rows[first : first + ROWS]
+            if model.layout == "restricted":
+                return log_sums_over_hidden(model, some, beta)
+            return -np.atleast_1d(model.free_energy(some, beta=beta))
+
+        return _of_parts(one, rows, PAIR_SECONDS * model.n_units, threads), 0.0, "exact"
     unique, inverse, counts = np.unique(rows, axis=0, return_inverse=True, return_counts=True)
     clamp = (np.arange(model.n_visible), unique)
     if method == "exact" and model.n_hidden <= MOST_LISTED:
@@ -237,6 +241,16 @@ def log_sums(
     if found.log_z_error is not None:
         error = float(np.linalg.norm(counts * found.log_z_error)) / len(rows)
     return found.log_z[inverse.ravel()], error, found.bound
+
+
+def _of_parts(one: Callable[[int], np.ndarray], rows: np.ndarray, seconds: float, threads: int) -> np.ndarray:
+    """Return what `one` tells of rows, from a number on `ROWS` of them, on threads where they are worth their while.
+
+    `seconds` is what an entry of a row takes, about. BLAS has one thread: bits do not depend on how many there are.
+    """
+    threads = threads if rows.size * seconds >= WORTH_A_THREAD else 1
+    with threads_module.single_threaded_blas():
+        return np.concatenate(fan_out(one, range(0, len(rows), ROWS), threads))
 
 
 def _rows(model: BoltzmannMachine, data: Any) -> np.ndarray:

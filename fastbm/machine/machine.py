@@ -21,7 +21,7 @@ import numpy as np
 from .._base import checks
 from . import couplings, h5
 from .checks import Names, check_bias, check_columns, check_hidden, check_names, check_rates
-from .clamping import Clamped
+from .clamping import Clamped, log_sums_over_hidden
 from .layout import Layout
 from .units import Units, units as convention
 
@@ -353,6 +353,9 @@ class BoltzmannMachine(Layout):
         if not self.n_hidden:
             return beta * self.energy_of_bits(up).reshape(up.shape[:-1])[()]
         rows = up.reshape(int(np.prod(up.shape[:-1])), self.n_visible)
+        if self.layout == "restricted":
+            found = log_sums_over_hidden(self, self.convention.values(rows, np.float64), beta)
+            return -found.reshape(up.shape[:-1])[()]
         clamped = Clamped.of(self, np.arange(self.n_visible), self.convention.values(rows))
         if any(np.any(array) for array in clamped.couplings.arrays):
             raise ValueError(
