@@ -13,10 +13,11 @@ from typing import NamedTuple
 import numpy as np
 
 from ..._base import rng
-from ..._base.threads import fan_out
+from ..._base.threads import take_turns
 from ...machine.machine import BoltzmannMachine
 from ..scout.bases import log_odds, names
 from ..scout.scout import Scout
+from .walk import Walk
 from .walks import make_walk
 from .weights import average
 
@@ -44,14 +45,22 @@ def tried(
         base = log_odds(model, beta, name, found)
         bases.setdefault(base.tobytes(), (name, base, rng.derive(seed, rng.PILOT, k)))
 
-    def trial(one: tuple[str, np.ndarray, int]) -> Trial:
-        name, base, own = one
-        chains = make_walk(model, beta, base, rng.streams(own, CHAINS), threads, walk)
-        chains.begin()
-        chains.follow(path)
-        chains.finish()
-        seen = average(chains.log_w + chains.log_z0)
-        error = math.inf if seen.error is None else seen.error
-        return Trial(name, base, seen.log_mean, seen.log_mean - BARS * error, seen.ess)
+    tries, walks = list(bases.values()), dict[int, Walk]()
 
-    return sorted(fan_out(trial, bases.values(), threads), key=lambda one: -one.lower)
+    def go(first: int, last: int, k: int) -> None:
+        if not first:
+            _, base, own = tries[k]
+            walks[k] = make_walk(model, beta, base, rng.streams(own, CHAINS), threads, walk)
+            walks[k].begin()
+        walks[k].follow(path[first : last + 1])
+        if last == len(path) - 1:
+            walks[k].finish()
+
+    team = min(threads, len(tries))  # whose members all have as much to do
+    take_turns(go, len(tries), len(path) - 1, team // math.gcd(team, len(tries)), team)
+    trials = []
+    for k, (name, base, _) in enumerate(tries):
+        seen = average(walks[k].log_w + walks[k].log_z0)
+        error = math.inf if seen.error is None else seen.error
+        trials.append(Trial(name, base, seen.log_mean, seen.log_mean - BARS * error, seen.ess))
+    return sorted(trials, key=lambda one: -one.lower)

@@ -105,7 +105,7 @@ class Job:
             return None
         seconds = survey_seconds(self.model, self.walk, self.n_chains * len(self.path))
         seed = rng.derive(self.seed, SCOUT)
-        return climbed(self.model, self.beta, self.scout, seconds, seed, self.before)
+        return climbed(self.model, self.beta, self.scout, seconds, seed, self.threads, self.before)
 
     @property
     def _n_witnesses(self) -> int:

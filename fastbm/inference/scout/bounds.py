@@ -8,11 +8,16 @@ which it stands there.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import partial
+from itertools import pairwise
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from ..._base.threads import fan_out
+from ...machine.couplings.layered import Layered
 from ...machine.couplings.protocol import Couplings
 from ...machine.machine import BoltzmannMachine
 from ..fixed_point.equations import MeanFieldEquations
@@ -56,8 +61,7 @@ def mean_field_bound(model: BoltzmannMachine, beta: float, up: np.ndarray, seed:
     corners = STAY * modes(model)
     starts[2 : 2 + 2 * len(corners)] = np.concatenate([corners, -corners])
     starts[len(starts) - len(up) :] = STAY * (2.0 * up - 1.0)
-    with np.errstate(all="ignore"):  # of couplings beyond all numbers nothing is told
-        bounds = _climbed(spin, beta, np.arctanh(starts))
+    bounds = _climbed(spin, beta, np.arctanh(starts))
     return float(max(bounds[np.isfinite(bounds)], default=-math.inf))
 
 
@@ -67,26 +71,52 @@ def other_sides(model: BoltzmannMachine, beta: float, means: np.ndarray) -> tupl
     Of a unit that holds many others both may be deep valleys, with none of what lies between ever met. The others start
     free, at their means, and at corners of the couplings' leading eigenvectors.
     """
+    held = _held(model, beta, means)
+    return held.sides([climb() for climb in held.climbs])
+
+
+def both_bounds(
+    model: BoltzmannMachine, beta: float, up: np.ndarray, seed: int, means: np.ndarray, threads: int
+) -> tuple[float, tuple[OtherSide, ...]]:
+    """Return what `mean_field_bound` and `other_sides` do; threads share the climbs."""
+    held = _held(model, beta, means)
+    whole: Callable[[], Any] = partial(mean_field_bound, model, beta, up, seed)
+    bound, *bounds = fan_out(lambda climb: climb(), [whole, *held.climbs], threads)
+    return bound, held.sides(bounds)
+
+
+class _Held(NamedTuple):
+    """Units held where they are seldom seen, up or down, and climbs that return a bound for each."""
+
+    units: np.ndarray
+    is_up: np.ndarray
+    climbs: list[Callable[[], np.ndarray]]
+
+    def sides(self, bounds: list[np.ndarray]) -> tuple[OtherSide, ...]:
+        """Return the best of the climbs' bounds for every unit."""
+        if not bounds:
+            return ()
+        best = np.where(np.isfinite(bounds), bounds, -math.inf).max(axis=0)
+        return tuple(OtherSide(int(i), bool(s), float(b)) for i, s, b in zip(self.units, self.is_up, best, strict=True))
+
+
+def _held(model: BoltzmannMachine, beta: float, means: np.ndarray) -> _Held:
     spin = model.to_units("spin")
     free = np.exp(-np.abs(certain(model, beta))) > LEAST_LEFT
     units = np.flatnonzero((np.minimum(means, 1.0 - means) <= SELDOM) & free)
     units = units[np.argsort(-spin.couplings.absolute_sums()[units], kind="stable")[:MOST_HELD]]
+    is_up, lanes = means[units] < 0.5, np.arange(len(units))
     if not len(units):
-        return ()
-    is_up = means[units] < 0.5
-    lanes = np.arange(len(units))
+        return _Held(units, is_up, [])
+    pull = np.zeros((len(units), spin.n_units))
     with np.errstate(all="ignore"):
-        pull = np.zeros((len(units), spin.n_units))
         own = beta * (np.abs(spin.flat_bias) + spin.couplings.absolute_sums())[units]
         pull[lanes, units] = np.where(is_up, 1.0, -1.0) * (STEEPEST + own)
         seen = np.arctanh(STAY * (2.0 * means - 1.0))
         ways = math.atanh(STAY) * modes(model)
         corners = [np.sign(pull[lanes, units] * mode[units])[:, None] * mode for mode in ways]
-        bounds = np.stack([
-            _climbed(spin, beta, np.where(pull == 0.0, start, pull), pull) for start in (0.0, seen, *corners)
-        ])  # fmt: skip
-    bounds = np.where(np.isfinite(bounds), bounds, -math.inf).max(axis=0)
-    return tuple(OtherSide(int(i), bool(s), float(b)) for i, s, b in zip(units, is_up, bounds, strict=True))
+        starts = [np.where(pull == 0.0, start, pull) for start in (0.0, seen, *corners)]
+    return _Held(units, is_up, [partial(_climbed, spin, beta, start, pull) for start in starts])
 
 
 def modes(model: BoltzmannMachine) -> np.ndarray:
@@ -114,9 +144,10 @@ def _signs_of_modes(couplings: Couplings) -> np.ndarray:
 
 def _climbed(spin: BoltzmannMachine, beta: float, arguments: np.ndarray, pull: np.ndarray | float = 0.0) -> np.ndarray:
     """Return the bound of every lane after its climb, units held by a `pull` on their arguments."""
-    arguments = relaxed(spin, beta, arguments, RELAXATIONS, pull, roughly=True)
-    equations = MeanFieldEquations(spin.couplings, spin.flat_bias[None], beta, np.tanh(arguments))
-    return equations.log_z(arguments) - beta * spin.offset
+    with np.errstate(all="ignore"):  # of couplings beyond all numbers nothing is told
+        arguments = relaxed(spin, beta, arguments, RELAXATIONS, pull, roughly=True)
+        equations = MeanFieldEquations(spin.couplings, spin.flat_bias[None], beta, np.tanh(arguments))
+        return equations.log_z(arguments) - beta * spin.offset
 
 
 def relaxed(
@@ -131,23 +162,23 @@ def relaxed(
     """Move means of spins towards the mean-field equations, all at once, by halves of what is missing.
 
     They are tanh(`arguments`) (n_lanes, n_units), and any means bound log Z. `roughly`, as bounds need them that are
-    short by the square of what is missing, dense couplings are taken in single precision, half of the memory that
-    products wait for, and rounds end where nothing moves any more.
+    short by the square of what is missing, dense and layered couplings are taken in single precision, half of the
+    memory that products wait for, and rounds end where nothing moves any more.
     """
-    couplings, weights = spin.couplings, None
+    couplings, product = spin.couplings, None
     kind: np.dtype[Any] = np.dtype(np.float64)
     largest = beta * float((couplings.absolute_sums() + np.abs(spin.flat_bias)).max())
-    if roughly and couplings.kind == "dense" and largest < LARGEST_SINGLE:
+    if roughly and couplings.kind in ("dense", "layered") and largest < LARGEST_SINGLE:
         kind = np.dtype(np.float32)
-        weights = (beta * couplings.matrix()).astype(kind)
+        product = _single_product(couplings, beta)
     own, arguments = (beta * spin.flat_bias + pull).astype(kind), arguments.astype(kind)  # which is a copy
     means, step = np.empty_like(arguments), np.empty_like(arguments)
     for k in range(1, n_rounds + 1):
         np.tanh(arguments, out=means)
-        if weights is None:
+        if product is None:
             np.multiply(beta, couplings.field(means), out=step)
         else:
-            np.matmul(means, weights, out=step)
+            product(means, step)
         step += own
         step -= arguments
         step *= 0.5
@@ -155,6 +186,23 @@ def relaxed(
         if roughly and k % LOOK_EVERY == 0 and float(np.abs(step).max()) <= AT_REST:
             break
     return arguments.astype(np.float64)
+
+
+def _single_product(couplings: Couplings, beta: float) -> Callable[[np.ndarray, np.ndarray], object]:
+    """Return what writes beta W s of rows of s to rows, in single precision, for dense and layered couplings."""
+    if couplings.kind == "dense":
+        weights = (beta * couplings.matrix()).astype(np.float32)
+        return lambda values, found: np.matmul(values, weights, out=found)
+    assert isinstance(couplings, Layered)
+    blocks = [(beta * block).astype(np.float32) for block in couplings.arrays]
+
+    def fill(values: np.ndarray, found: np.ndarray) -> None:
+        found.fill(0.0)
+        for (one, other), block in zip(pairwise(couplings.layers), blocks, strict=True):
+            found[:, other] += values[:, one] @ block
+            found[:, one] += values[:, other] @ block.T
+
+    return fill
 
 
 def certain(model: BoltzmannMachine, beta: float) -> np.ndarray:

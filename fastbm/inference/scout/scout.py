@@ -19,7 +19,7 @@ from ...sampling.tempering import AT_ONCE, TemperedChains
 from ...sampling.unseen import free_spread
 from ...sampling.valleys import is_even
 from . import bit_tempering
-from .bounds import FROM_STATES, HELD_CLIMBS, N_CLIMBS, RELAXATIONS, STEEPEST, OtherSide, mean_field_bound, other_sides
+from .bounds import FROM_STATES, HELD_CLIMBS, N_CLIMBS, RELAXATIONS, STEEPEST, OtherSide, both_bounds, mean_field_bound
 from .marginal import Marginal, has_marginal
 from .marginal_tempering import temper, temper_seconds
 
@@ -36,6 +36,7 @@ ROUND_SECONDS = 3e-4  # that Python takes in a round of tempering in the tempera
 LEAST_SECONDS = 0.1  # that are always granted
 MOST_LEVELS, FEWEST_LEVELS = 48, 8
 STEP = 1.2  # thermodynamic length between two levels
+WORTH_A_THREAD = 0.02  # seconds of climbs, by the built-in speeds, from which on threads share them
 
 
 @dataclass(frozen=True)
@@ -96,25 +97,30 @@ def scout(
     """
     search = _as_bits if as_bits else _on_one_side if has_marginal(model) else _in_temperature
     found = search(model, beta, max(seconds, LEAST_SECONDS), seed, threads, FEWEST_ROUNDS if must else 0)
-    return climbed(model, beta, found, seconds, seed) if climb else found
+    return climbed(model, beta, found, seconds, seed, threads) if climb else found
 
 
 def climbed(
-    model: BoltzmannMachine, beta: float, found: Scout, seconds: float, seed: int, before: Scout | None = None
-) -> Scout:
+    model: BoltzmannMachine, beta: float, found: Scout, seconds: float, seed: int, threads: int,
+    before: Scout | None = None,
+) -> Scout:  # fmt: skip
     """Return what a scout of so many seconds has seen with bounds by mean field, from low states of one before too."""
     seconds, each = max(seconds, LEAST_SECONDS), RELAXATIONS * model.n_units * attempt_seconds(model)
     if before is not None and before.bound > found.bound:
         found = replace(found, bound=before.bound, bound_by=before.bound_by)
     if N_CLIMBS * each > seconds:
         return found
-    lowest = [_lowest(model, one) for one in (found, before) if one is not None]
-    bound = mean_field_bound(model, beta, np.concatenate(lowest), seed)
+    lowest = np.concatenate([_lowest(model, one) for one in (found, before) if one is not None])
+    work, sides = N_CLIMBS * each, found.other_sides
+    if found.up is not None and work + HELD_CLIMBS * each <= seconds:
+        work += HELD_CLIMBS * each
+        means = found.up.mean(axis=0)
+        bound, sides = both_bounds(model, beta, lowest, seed, means, threads if work >= WORTH_A_THREAD else 1)
+    else:
+        bound = mean_field_bound(model, beta, lowest, seed)
     if bound > found.bound:
         found = replace(found, bound=bound, bound_by="mean field")
-    if found.up is None or (N_CLIMBS + HELD_CLIMBS) * each > seconds:
-        return found
-    return replace(found, other_sides=other_sides(model, beta, found.up.mean(axis=0)))
+    return replace(found, other_sides=sides)
 
 
 def _on_one_side(model: BoltzmannMachine, beta: float, seconds: float, seed: int, threads: int, least: int) -> Scout:
