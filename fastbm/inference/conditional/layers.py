@@ -9,17 +9,20 @@ Salakhutdinov and Hinton, AISTATS (2009), PMLR 5, 448, eqs. 7-8.
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 from scipy.special import entr
 
 from ..._base.threads import fan_out, single_threaded_blas
 from ...kernels.learning.conditionals import LANES, Flips, sum_log_probabilities
 from ...machine.clamping import fields_of_hidden
-from ...machine.couplings import Layered, row_blocks
+from ...machine.couplings import Layered
 from ...machine.machine import BoltzmannMachine
 from ...machine.up_form import up_bias
 
 ROWS = 64  # that are worked on together; a fixed number, so that bits do not depend on threads
+BOUNDED = 4 * ROWS  # whose bounds are told by a thread
 MOST_SWEEPS = 200
 
 
@@ -68,9 +71,12 @@ def mean_field_layers(
 
 def bounds_given(model: BoltzmannMachine, rows: np.ndarray, means: np.ndarray, beta: float) -> np.ndarray:
     """Return S(q) - beta <E(v, h)>_q for every row of visible values, q independent hidden units of `means`."""
-    units = model.convention
+    couplings, units = model.couplings, model.convention
+    assert isinstance(couplings, Layered)
     values = np.concatenate([rows, means], axis=1, dtype=np.float64)
-    energy = model.offset - ((0.5 * model.couplings.field(values) + model.flat_bias) * values).sum(axis=1)
+    energy = model.offset - values @ model.flat_bias
+    for (above, below), block in zip(pairwise(couplings.layers), couplings.arrays, strict=True):
+        energy -= np.einsum("ij,ij->i", values[:, above] @ block, values[:, below])
     up = np.clip((values[:, model.n_visible :] - units.lo) / units.span, 0.0, 1.0)
     found: np.ndarray = (entr(up) + entr(1.0 - up)).sum(axis=1) - beta * energy
     return found
@@ -78,11 +84,13 @@ def bounds_given(model: BoltzmannMachine, rows: np.ndarray, means: np.ndarray, b
 
 def lower_bounds(model: BoltzmannMachine, rows: np.ndarray, beta: float, threads: int) -> np.ndarray:
     """Return lower bounds of log Z with the visible units held at each row of values, for a layered machine."""
-    found = np.empty(len(rows))
-    for some in row_blocks(len(rows), 4 * model.n_units):
-        values = rows[some].astype(np.float64)
-        found[some] = bounds_given(model, values, mean_field_layers(model, values, beta, threads), beta)
-    return found
+
+    def one(first: int) -> np.ndarray:
+        values = rows[first : first + BOUNDED].astype(np.float64)
+        return bounds_given(model, values, mean_field_layers(model, values, beta, 1), beta)
+
+    with single_threaded_blas():
+        return np.concatenate(fan_out(one, range(0, len(rows), BOUNDED), threads))
 
 
 class Conditionals:
