@@ -10,10 +10,10 @@ import pytest
 import fastbm as bm
 from fastbm._base import rng
 from fastbm._base.halting import Halted
-from fastbm.sampling import houdayer
+from fastbm.sampling import houdayer, make_chains
 from fastbm.sampling.engine import edges, lanes as lanes_of, lookup
 from fastbm.sampling.engine.lookup import LookupChains
-from fastbm.sampling.engine.temperatures import TemperingChains
+from fastbm.sampling.engine.temperatures import TemperingChains, cool
 from fastbm.sampling.ladder import energy_profile, equal_steps
 from fastbm.sampling.tempering import TemperedChains
 from tests.support import machines
@@ -247,7 +247,7 @@ def test_rounds_of_whole_ladders_are_those_one_by_one(
     """Few lanes and many, energies of fields and summed anew; threads have blocks of ladders whatever that is worth."""
     bias = model.flat_bias + 0.1 * np.arange(n_chains)[:, None]
     monkeypatch.setattr(lanes_of, "WORTH_A_THREAD", 0.0)
-    monkeypatch.setattr(lanes_of, "SHORTEST_BLOCK", 0.0)
+    monkeypatch.setattr(lanes_of, "SHORTEST_BLOCK", 1e-12)
 
     def ladders(betas: Any) -> TemperedChains:
         options: dict[str, Any] = {"threads": 2, "at_once": 1 << 30, "swap_every": 2, "whole": True}
@@ -264,6 +264,26 @@ def test_rounds_of_whole_ladders_are_those_one_by_one(
             expected = plain.record(7, 3)
         assert_same_state(rows, expected)
         assert_same_state(found.state(), plain.state())
+
+
+@pytest.mark.parametrize(("model", "kernel", "n_chains"), [(LARGER_GLASS, "dense", 160), (LATTICE, "sparse", 300)])
+def test_blocks_that_cannot_be_dealt_out_evenly_take_turns(
+    model: bm.BoltzmannMachine, kernel: str, n_chains: int
+) -> None:
+    one, two = (
+        TemperedChains(model, n_chains // 4, BETAS, seed=5, threads=1, swap_every=2, whole=True) for _ in range(2)
+    )
+    betas = np.linspace(0.1, 1.0, 41)
+    alone, shared = (make_chains(model, n_chains, kernel=kernel, highest_beta=1.0, seed=3, threads=1) for _ in range(2))
+    for engine in (two.engine, shared):
+        engine.threads, engine.attempt_seconds = 2, 70.0 * engine.attempt_seconds  # so that they are worth threads
+        assert len(engine.blocks) % 2 and engine._n_turns(40, 40) == 2
+    for n_samples, thin in ((13, 3), (1, 40)):
+        assert_same_state(two.record(n_samples, thin), one.record(n_samples, thin))
+        assert_same_state(two.state(), one.state())
+    told = [1, 20, 41]
+    assert np.array_equal(cool(shared, betas, told), cool(alone, betas, told))
+    assert_same_state(shared.state(), alone.state())
 
 
 @pytest.mark.parametrize(("model", "options"), CASES)

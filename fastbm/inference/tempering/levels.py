@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,15 +40,6 @@ class Told(NamedTuple):
     ratios: LogRatios
     tau: np.ndarray
     drifts: bool
-
-
-class _OfLevel(NamedTuple):
-    """The mean energy, its variance, the autocorrelation time in samples, and errors as of `Errors`."""
-
-    mean: float
-    variance: float
-    tau: float
-    errors: tuple[float, float, float, float]
 
 
 def of_temperatures(
@@ -105,20 +97,34 @@ def _drifts(values: np.ndarray) -> bool:
     return bool((np.abs(moved.mean(axis=0)) > most * error + rounding).any())
 
 
-def _of_level(beta: float, energies: np.ndarray, terms: np.ndarray) -> _OfLevel:
-    """Tell of energies (n_samples, n_chains) at one temperature, and first-order terms of log Z there."""
+def _of_energy(energies: np.ndarray) -> tuple[float, ...]:
+    """Return mean and variance of energies (n_samples, n_chains), their autocorrelation time in samples, and errors.
+
+    The errors are those of the mean and of the variance.
+    """
     mean = energies.mean()
     off = energies - mean
     squares = off**2
     variance = squares.mean()
     squares -= variance
     tau, error = tau_and_error(off)
-    both = terms + beta * off
-    errors = [diagnostics.standard_error(terms), error, *map(diagnostics.standard_error, (squares, both))]
-    if energies.shape[1] >= FEWEST_SPREAD:
-        spreads = [float(spread_error(one.mean(axis=0))) for one in (terms, off, squares, both)]
-        errors = [max(pair) for pair in zip(errors, spreads, strict=True)]
-    return _OfLevel(mean, variance, tau, tuple(errors))
+    return mean, variance, tau, _with_spread(error, off), _error(squares)
+
+
+def _of_log_z(beta: float, energies: np.ndarray, terms: np.ndarray) -> tuple[float, float]:
+    """Return errors of log Z, of which first-order terms are given, and of the entropy, log Z + beta <E>."""
+    return _error(terms), _error(terms + beta * (energies - energies.mean()))
+
+
+def _error(terms: np.ndarray) -> float:
+    return _with_spread(diagnostics.standard_error(terms), terms)
+
+
+def _with_spread(error: float, terms: np.ndarray) -> float:
+    """Return the error of the mean of terms (n_samples, n_chains), or what chains tell, if that is more."""
+    if terms.shape[1] < FEWEST_SPREAD:
+        return error
+    return max(error, float(spread_error(terms.mean(axis=0))))
 
 
 def _result(
@@ -132,12 +138,17 @@ def _result(
     threads: int,
 ) -> Inference:
     """Put the result together, without moments at the target."""
-    every = range(len(betas))
-    seen = fan_out(lambda k: _of_level(betas[k], energies[..., k], ratios.terms[..., k]), every, threads)
-    mean, variance, tau, errors = map(np.array, zip(*seen, strict=True))
+    jobs: list[Callable[[], tuple[float, ...]]] = []  # two of each level, as there may be few
+    for k in range(len(betas)):
+        jobs.append(partial(_of_energy, energies[..., k]))
+        jobs.append(partial(_of_log_z, betas[k], energies[..., k], ratios.terms[..., k]))
+    seen = fan_out(lambda job: job(), jobs, threads)
+    mean, variance, tau, of_mean, of_variance = map(np.array, zip(*seen[::2], strict=True))
+    of_log_z, of_entropy = map(np.array, zip(*seen[1::2], strict=True))
+    errors = Errors(of_log_z, of_mean, of_variance, of_entropy)
     ess = energies[..., 0].size / (2.0 * tau)
     missed = unseen(model, betas, ess)
-    found = curves(betas, log_z0 + ratios.log_z, mean, variance, Errors(*errors.T), missed, ratios.floor)
+    found = curves(betas, log_z0 + ratios.log_z, mean, variance, errors, missed, ratios.floor)
     if n_up is not None:
         equal, of = np.full(n_up.shape[:2], 1.0 / len(n_up)), np.full(len(n_up), len(energies))
         found = found.with_means(model.convention, list(n_up.swapaxes(0, 1)), of, equal, missed, spread_error, threads)

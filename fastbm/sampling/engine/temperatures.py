@@ -67,7 +67,10 @@ class CoolingChains(Engine):
         self._prepare_energies()
         self._since_check = [0] * len(self.blocks)
         ends, energies = np.array(told, np.int64), np.empty((len(told), self.n_chains))
-        self._for_blocks(partial(self._cool, self._scales(betas), ends, energies), len(betas))
+        step = self._longest_piece() // self.n_units
+        step = min(step, max(1, -(-len(betas) // self._n_turns(len(betas), len(betas)))))
+        cool = partial(self._cool, self._scales(betas), step, ends, energies)
+        self._for_blocks(cool, len(betas), steps=-(-len(betas) // step))
         self.n_swept += len(betas)
         self.beta = np.full(self.n_chains, betas[-1])
         return energies
@@ -76,10 +79,14 @@ class CoolingChains(Engine):
         """Return betas as chains have them in kernels."""
         return self._point.scales(betas).astype(np.float32)
 
-    def _cool(self, scales: np.ndarray, ends: np.ndarray, energies: np.ndarray, k: int) -> None:
-        """Cool block `k`, some sweeps at a time, until a stop is asked for. Mutates its part of `energies`."""
-        step = self._longest_piece() // self.n_units
-        for t in range(0, len(scales), step):
+    def _cool(
+        self, scales: np.ndarray, step: int, ends: np.ndarray, energies: np.ndarray, begin: int, end: int, k: int
+    ) -> None:
+        """Cool block `k` from piece `begin` on, before `end`, of `step` sweeps each, until a stop is asked for.
+
+        Mutates its part of `energies`.
+        """
+        for t in range(begin * step, min(end * step, len(scales)), step):
             some = scales[t : t + step]
             if self._must_stop(k, self.n_units * len(some)):
                 return
@@ -206,27 +213,28 @@ class TemperingChains(CoolingChains):
             self._prepare_energies()
         self._since_check = [0] * len(self.blocks)
         scales, step = self._scales(ladders.betas), self._longest_piece() // self.n_units
+        step = min(step, max(1, -(-n_sweeps // self._n_turns(n_sweeps, n_sweeps))))
         step = step // thin * thin if 0 < thin < step else step
         begin, end = self.n_swept, self.n_swept + n_sweeps
         groups = [(first, min(first + step, end)) for first in range(begin, end, step)]
-        legs_of = {first: _legs(first, stop, ladders.swap_every, begin, thin) for first, stop in groups}
+        legs_of = [_legs(first, stop, ladders.swap_every, begin, thin) for first, stop in groups]
+        n_before = np.cumsum([0, *((legs[:, 2] > 0).sum() for legs in legs_of)])  # samples, before each of them
         if samples is not None:
             samples.counts[:] = ladders.counts
 
-        def advance(k: int) -> np.ndarray:
-            own, t = ladders.of_block(self.blocks[k], scales, begin), 0
-            for first, stop in groups:
-                legs = legs_of[first]
-                if self._must_stop(k, self.n_units * (stop - first)):
-                    break
-                found = self._temper_block(k, first, legs, own)
-                if samples is not None and len(found[1]):
-                    samples.write(t, self.blocks[k].start // len(ladders.betas), found)
-                t += len(found[1])
-            return own[2]
+        own = [ladders.of_block(block, scales, begin) for block in self.blocks]
 
-        counts = self._for_blocks(advance, n_sweeps)
-        ladders.counts[:] += np.sum(counts, axis=0)
+        def advance(first: int, last: int, k: int) -> None:
+            for place in range(first, last):
+                start, stop = groups[place]
+                if self._must_stop(k, self.n_units * (stop - start)):
+                    break
+                found = self._temper_block(k, start, legs_of[place], own[k])
+                if samples is not None and len(found[1]):
+                    samples.write(n_before[place], self.blocks[k].start // len(ladders.betas), found)
+
+        self._for_blocks(advance, n_sweeps, steps=len(groups))
+        ladders.counts[:] += np.sum([counts for _, _, counts, *_ in own], axis=0)
         self.beta = ladders.betas[ladders.level].ravel()
         self.n_swept += n_sweeps
 
