@@ -233,13 +233,18 @@ def stack(results: Sequence[Inference]) -> Inference:
 
 def moments_from_up(units: Units, up: np.ndarray) -> dict[str, np.ndarray]:
     """Return the three moment fields from P(i and j up), whose diagonal is P(i up)."""
+    return moments_of(*values_from_up(units, up))
+
+
+def values_from_up(units: Units, up: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return means and second moments from P(i and j up); they are symmetric to the last bit where these are."""
     p = up.diagonal()
     second = units.span**2 * up
     if units.lo:
         ups = units.lo * units.span * p
         second += ups[:, None] + ups
         second += units.lo**2
-    return moments_of(units.lo + units.span * p, second)
+    return units.lo + units.span * p, second
 
 
 def check_pairs(n_units: int) -> None:

@@ -19,7 +19,7 @@ import numpy as np
 
 from ..._base import rng
 from ...inference.chain_counts import PairCounts, added, shares_of_pairs
-from ...inference.result import moments_from_up
+from ...inference.result import values_from_up
 from ...kernels.bits import count_pairs
 from ...machine.clamping import Clamped
 from ...machine.couplings import Couplings
@@ -28,7 +28,7 @@ from ...machine.units import Units
 from ...sampling import Chains
 from ...sampling.chains import couple_chains, threads_for
 from ...sampling.engine.layered import LayeredChains
-from ..moments import PhaseMoments, from_matrix, from_values, hidden_means, put_odd_means
+from ..moments import PhaseMoments, from_values, hidden_means, put_odd_means
 from .noise import MomentNoise
 from .phase import SAMPLED, Phase, PhaseSettings
 
@@ -239,8 +239,8 @@ def free_moments(model: BoltzmannMachine, chains: Chains, s: PhaseSettings, nois
     if noise is not None:
         noise.add_counts(np.sum(halves, axis=0), chains.n_chains, s.n_sweeps)
     shares[0].n = chains.n_chains * s.n_sweeps
-    found = moments_from_up(model.convention, added(shares).up())
-    return from_matrix(model.couplings, found["mean"], found["second_moment"])
+    mean, second = values_from_up(model.convention, added(shares).up())
+    return PhaseMoments(mean, model.couplings.pick(second))
 
 
 class FreeGibbs(Phase):
