@@ -192,12 +192,12 @@ class BoltzmannMachine(Layout):
 
     def energy_of_bits(self, up: np.ndarray) -> np.ndarray:
         """Return the energies of states that are known to be bits, (..., n_units), in one axis."""
+        return self._by_rows(up, self.energy_of_values)
 
-        def energies(values: np.ndarray) -> np.ndarray:
-            found: np.ndarray = self.offset - ((0.5 * self.couplings.field(values) + self._bias) * values).sum(axis=1)
-            return found
-
-        return self._by_rows(up, energies)
+    def energy_of_values(self, values: np.ndarray) -> np.ndarray:
+        """Return the energies of states that are known to be in this machine's units, (m, n_units) float64."""
+        found: np.ndarray = self.offset - ((0.5 * self.couplings.field(values) + self._bias) * values).sum(axis=1)
+        return found
 
     def _by_rows(self, up: np.ndarray, function: Callable[[np.ndarray], np.ndarray], *width: int) -> np.ndarray:
         """Return `function` of the values of all states, a block of states at a time, so that memory stays bounded."""

@@ -53,9 +53,7 @@ def energies(model: BoltzmannMachine, values: np.ndarray, beta: float) -> np.nda
     """
     if model.layout == "restricted":
         return -log_sums_over_hidden(model, values[:, : model.n_visible], beta)
-    if model.n_hidden and model.hidden_are_independent:
-        return np.asarray(model.free_energy(values[:, : model.n_visible], beta=beta))
-    return beta * np.asarray(model.energy(values))
+    return beta * model.energy_of_values(values)
 
 
 class EnergyHistogram:
