@@ -196,8 +196,7 @@ class BoltzmannMachine(Layout):
 
     def energy_of_values(self, values: np.ndarray) -> np.ndarray:
         """Return the energies of states that are known to be in this machine's units, (m, n_units) float64."""
-        found: np.ndarray = self.offset - ((0.5 * self.couplings.field(values) + self._bias) * values).sum(axis=1)
-        return found
+        return np.asarray(self.offset - ((0.5 * self.couplings.field(values) + self._bias) * values).sum(axis=1))
 
     def _by_rows(self, up: np.ndarray, function: Callable[[np.ndarray], np.ndarray], *width: int) -> np.ndarray:
         """Return `function` of the values of all states, a block of states at a time, so that memory stays bounded."""
@@ -210,9 +209,8 @@ class BoltzmannMachine(Layout):
     def field(self, states: Any) -> np.ndarray:
         """Return the local fields W s + b, an array of the shape of `states`."""
         up = self.check_states(states)
-        return self._by_rows(up, lambda values: self.couplings.field(values) + self._bias, self.n_units).reshape(
-            up.shape
-        )
+        found = self._by_rows(up, lambda values: self.couplings.field(values) + self._bias, self.n_units)
+        return found.reshape(up.shape)
 
     def energy_delta(self, states: Any, i: Any) -> Any:
         """Return the change of energy when unit `i` flips.
@@ -352,11 +350,10 @@ class BoltzmannMachine(Layout):
         up = self.check_states(visible, argument="visible", n_units=self.n_visible)
         if not self.n_hidden:
             return beta * self.energy_of_bits(up).reshape(up.shape[:-1])[()]
-        rows = up.reshape(int(np.prod(up.shape[:-1])), self.n_visible)
+        rows = self.convention.values(up.reshape(-1, self.n_visible), np.float64)
         if self.layout == "restricted":
-            found = log_sums_over_hidden(self, self.convention.values(rows, np.float64), beta)
-            return -found.reshape(up.shape[:-1])[()]
-        clamped = Clamped.of(self, np.arange(self.n_visible), self.convention.values(rows))
+            return -log_sums_over_hidden(self, rows, beta).reshape(up.shape[:-1])[()]
+        clamped = Clamped.of(self, np.arange(self.n_visible), rows)
         if any(np.any(array) for array in clamped.couplings.arrays):
             raise ValueError(
                 "free_energy needs hidden units that are not coupled to one another. Use "
