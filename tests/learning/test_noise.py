@@ -10,6 +10,7 @@ import pytest
 
 import fastbm as bm
 from fastbm.learning.phases.noise import MOST_PAIRS, MomentNoise, PairChoice
+from tests.support import machines
 
 QUIET: dict[str, Any] = {"evaluate": "none", "monitor_every": 1}
 SEEDS = 40
@@ -153,3 +154,13 @@ def test_an_epoch_in_pieces_is_an_epoch():
     both = whole.take(), first.take()
     assert both[0] == both[1] > 0
     assert not any(array.any() for array in first.state().values())
+
+
+@pytest.mark.parametrize("n_chains", [5, 6])
+def test_chains_of_blocks_that_begin_at_odd_numbers_count_as_what_they_are(n_chains: int) -> None:
+    rows = np.random.default_rng(0).choice([-1, 1], (300, 200))
+    about = {"epochs": 2, "n_chains": n_chains, "n_sweeps": 100, "evaluate": "none", "seed": 1}
+    one, two = (machines.calm(bm.fit, rows, "pcd", threads=threads, **about) for threads in (1, 2))
+    assert np.array_equal(one.model.weights, two.model.weights)
+    for name, values in one.metrics.items():
+        assert np.array_equal(values, two.metrics[name], equal_nan=True), name

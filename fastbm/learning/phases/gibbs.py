@@ -228,9 +228,9 @@ def free_moments(model: BoltzmannMachine, chains: Chains, s: PhaseSettings, nois
     for share in shares:
         idle.put(share)
 
-    def look(words: np.ndarray) -> None:
+    def look(first: int, words: np.ndarray) -> None:
         if noise is not None:
-            halves.append(noise.counted(words))
+            halves.append(noise.counted(first, words))
         share = idle.get()
         count_pairs(words, share.counts)
         idle.put(share)

@@ -109,11 +109,11 @@ class MomentNoise:
         self._sums, self._counts = np.zeros((2, n_pairs)), [0, 0]
         self._clamped, self._n_clamped = np.zeros(n_pairs), 0
 
-    def counted(self, words: np.ndarray) -> np.ndarray:
-        """Return counts (2, n_pairs) int64 of states of chains, 64 a word, the first of them of even number."""
+    def counted(self, first: int, words: np.ndarray) -> np.ndarray:
+        """Return counts (2, n_pairs) int64 of states of chains, 64 a word, from number `first` on."""
         counts = np.zeros(self._sums.shape, np.int64)
         count_halves(counts, words, self.pairs.units, self._units.lo < 0)
-        return counts
+        return counts[::-1] if first % 2 else counts
 
     def add_counts(self, counts: np.ndarray, n_chains: int, times: int) -> None:
         """Add what `counted` returns of all chains, so many times."""

@@ -199,11 +199,11 @@ class Engine(SharedWork):
         self._for_blocks(lambda a, b, k: self._sweep_block(k, self.n_swept + a, b - a), n_sweeps, steps=n_sweeps)
         self.n_swept += n_sweeps
 
-    def watch(self, n_sweeps: int, look: Callable[[np.ndarray], object]) -> None:
+    def watch(self, n_sweeps: int, look: Callable[[int, np.ndarray], object]) -> None:
         """Advance every chain by `n_sweeps` sweeps, and show its states after each.
 
-        `look` is called with what `words` returns of a block, after some sweeps, one beside the other, (n_units, m);
-        by several threads at the same time.
+        `look` is called with the number of a block's first chain and what `words` returns of the block, after some
+        sweeps, one beside the other, (n_units, m); by several threads at the same time.
         """
         self._prepare()
         self._since_check = [0] * len(self.blocks)
@@ -214,7 +214,7 @@ class Engine(SharedWork):
                 words = self._words_of_sweeps(k, self.n_swept + t, min(together, end - t))
                 if self._broken:
                     return
-                look(words)
+                look(self.blocks[k].start, words)
 
         self._for_blocks(watch, n_sweeps, steps=n_sweeps)
         self.n_swept += n_sweeps
