@@ -48,16 +48,18 @@ def swap_lanes(ladders, energies, scale):
 
 
 @apart_borrowing
-def _note(ladders, told):
-    """Write where replicas stand and what was counted as a sample. Mutates `told` (n_ladders + 2, n_betas + 1).
+def _note(ladders, t, told):
+    """Write where replicas stand and what was counted as sample `t`. Mutates `told` (n_ladders + 2, n_betas + 1).
 
-    Rows are those of ladders, with their trips behind the levels, then those of counts.
+    Rows are those of ladders, with the number of the replica at each level, among those of all samples, and their trips
+    behind; then those of counts.
     """
     level, counts, trips = ladders[0], ladders[2], ladders[4]
     n_ladders, n_betas = level.shape
     for c in range(n_ladders):
+        first = (t * n_ladders + c) * n_betas
         for r in range(n_betas):
-            told[c, r] = level[c, r]
+            told[c, level[c, r]] = first + r
         told[c, n_betas] = trips[c]
     for k in range(n_betas - 1):
         told[n_ladders, k], told[n_ladders + 1, k] = counts[0, k], counts[1, k]
@@ -112,7 +114,7 @@ def temper_dense(up, chains, visits, ways, ladders, coarse, remainders, found):
         elif legs[leg, 2]:
             if remainders is not None:
                 _weigh(fields, words, octets, remainders, t, energies)
-            _note(ladders, told[t])
+            _note(ladders, t, told[t])
             t += 1
     return n_flips
 
@@ -152,7 +154,7 @@ def temper_sparse(up, chains, visits, ways, ladders, machine, found):
                         pack_lane(up, c, packed[t, c])
                 if many is not None:
                     pack_units(up, packed[t])
-                _note(ladders, told[t])
+                _note(ladders, t, told[t])
             t += 1
     return n_flips
 
@@ -177,6 +179,6 @@ def temper_layers(values, chains, visits, machine, ladders, weighing, found):
             copy_row(energies[t], here)
             if legs[leg, 2] != MEASURED:
                 pack_sample(words, plan, joined, packed[t])
-                _note(ladders, notes[t])
+                _note(ladders, t, notes[t])
             t += 1
     return n_flips

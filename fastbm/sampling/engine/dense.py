@@ -177,8 +177,8 @@ class DenseChains(TemperingChains):
         from ...kernels.sampling.ladders import temper_dense  # few chains are replicas
 
         up, units = self.up[k], fixed_point.scaled_to(ONE, 1.0, -self._point.exponent)
-        packed, energies, told = self._room_of_samples(k, legs, ladders)
-        words = np.empty((len(packed) + 1, packed.shape[1], -(-self.n_units // 64)), np.uint64)
+        _, energies, told = self._room_of_samples(k, legs, ladders)
+        words = np.empty((len(energies) + 1, energies.shape[1], -(-self.n_units // 64)), np.uint64)
         constants, rows = np.ascontiguousarray(self._all_down[self.blocks[k]]), self._rows(k).astype(np.int64)
         coarse = (rows, constants, (float(units[0][0]), units[1]), np.empty(len(constants)))
         refined = None
@@ -190,10 +190,10 @@ class DenseChains(TemperingChains):
         room = room_for_words(up, 0)[1], self._rooms[k]
         how = (visits, (self._hold, *self._ways), ladders, coarse, refined)
         self._flips[k] += temper_dense(up, self._chains(k), *how, (words, energies, told, room))
-        packed[:] = words[:-1].astype("<u8", copy=False).view(np.uint8)[..., : packed.shape[2]]
+        packed = words[:-1].astype("<u8", copy=False).view(np.uint8)
         is_sample = (legs[:, 2] == 1).any()
         if is_sample and self._by_fields:
-            energies[:] = self._above_all_down(k, energies)
+            energies = self._above_all_down(k, energies)
         elif is_sample:
             self._sum_samples(k, packed, energies)
         if k == 0:

@@ -17,7 +17,7 @@ import numpy as np
 from .engine import Engine
 from .fixed_point import FixedPoint
 
-# of samples of a block: states (n_samples, chains, n_bytes), energies, and what is told of ladders
+# of samples of a block: states (n_samples, chains, at least n_bytes), energies, and what is told of ladders
 Found = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 MEASURED = 2  # in legs, as `fastbm.kernels.sampling.ladders` has them
@@ -152,28 +152,24 @@ class Samples:
     def write(self, t: int, c: int, found: Found) -> None:
         """Write samples from number `t` on of ladders from `c` on; their counts are added to those of others."""
         packed, energies, told = found
-        levels, trips, counts = told[:, :-2, :-1], told[:, :-2, -1], told[:, -2:, :-2]
-        shape, n_bytes = levels.shape, packed.shape[-1]
-        some, ladders = slice(t, t + shape[0]), slice(c, c + shape[1])
-        places = levels + np.arange(0, levels.size, shape[2]).reshape(*shape[:2], 1)  # where replicas come by level
-        by_level, rows = np.empty(levels.size), packed.reshape(-1, n_bytes)
-        by_level[places] = energies.reshape(shape)
-        self.energies[some, ladders], self.trips[some, ladders] = by_level.reshape(shape), trips
+        at, trips, counts = told[:, :-2, :-1], told[:, :-2, -1], told[:, -2:, :-2]  # replicas by their levels
+        some, ladders, n_bytes = slice(t, t + len(at)), slice(c, c + at.shape[1]), self.states.shape[-1]
+        rows = packed.reshape(-1, packed.shape[-1])
+        self.energies[some, ladders], self.trips[some, ladders] = energies.ravel()[at], trips
         if self.whole is not None:
-            whole = np.empty_like(rows)
-            whole[places.ravel()] = rows
-            self.whole[some, ladders] = whole.reshape(*shape, n_bytes)
-        coldest = rows[np.flatnonzero(levels == shape[2] - 1)]
-        self.states[some, ladders] = coldest.reshape(*shape[:2], n_bytes)
+            self.whole[some, ladders] = rows[at][..., :n_bytes]
+        self.states[some, ladders] = rows[at[..., -1]][..., :n_bytes]
         with self._adding:
             self.counts[some] += counts
 
     def rows(self, offset: np.ndarray) -> dict[str, np.ndarray]:
-        """Return the rows of every stream, with `offset` (n_ladders, 1) in the energies of levels."""
+        """Return the rows of every stream; `offset` (n_ladders, 1) is added to the energies of levels."""
+        at_target = np.ascontiguousarray(self.energies[..., -1])
+        self.energies += offset
         rows: dict[str, np.ndarray] = {
             "samples/states": self.states,
-            "samples/energy": np.ascontiguousarray(self.energies[..., -1]),
-            "tempering/energy": self.energies + offset,
+            "samples/energy": at_target,
+            "tempering/energy": self.energies,
             "tempering/accepted": np.ascontiguousarray(self.counts[:, 1]),
             "tempering/attempted": np.ascontiguousarray(self.counts[:, 0]),
             "tempering/round_trips": self.trips,
