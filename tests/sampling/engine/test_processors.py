@@ -93,6 +93,7 @@ def others(glass: bm.BoltzmannMachine, layers: bm.BoltzmannMachine) -> Iterator[
         for method in ("cd", "pcd"):
             learned = bm.fit(rows, method, n_hidden=5, epochs=2, batch_size=20, seed=1, threads=1, evaluate="none")
             yield from learned.model.couplings.arrays
+        yield bm.fit(rows, "pcd", epochs=2, seed=1, threads=1, evaluate="none").model.weights
         for method in ("pseudolikelihood", "rise"):
             yield bm.fit(rows, method, epochs=3, threads=1, evaluate="none", l2=0.01).model.weights
 
