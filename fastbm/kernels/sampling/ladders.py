@@ -93,7 +93,7 @@ def temper_dense(up, chains, visits, ways, ladders, coarse, remainders, found):
     (sites, legs), (hold, few, many), (states, energies, told, room) = visits, ways, found
     (start, constants, (one, other), here), (octets, of_sweeps) = coarse, room
     fields, scale = chains[0], chains[2]
-    n_flips, first, t = 0, 0, np.int64(0)  # no literal, as which `_weigh` would be compiled once more
+    n_flips, first, t = 0, 0, np.int64(0)  # no literal, as which parts would be compiled once more
     for leg in range(legs.shape[0]):
         end = first + legs[leg, 0]
         rows = sites[first:end] if sites.shape[0] > 1 else sites
@@ -128,7 +128,7 @@ def temper_sparse(up, chains, visits, ways, ladders, machine, found):
     """
     (sites, legs), (hold, few, many), (packed, energies, told) = visits, ways, found
     ((indptr, indices, rises), start, scale, streams), (graph, bias, units) = chains, machine
-    n_chains, n_flips, first, t = energies.shape[1], 0, 0, 0
+    n_chains, n_flips, first, t = energies.shape[1], 0, 0, np.int64(0)
     field, total = empty(up.shape[1], np.float64), empty(up.shape[1], np.float64)
     rises_of = (indptr, indices, rises, start)
     if few is not None:
@@ -168,7 +168,7 @@ def temper_layers(values, chains, visits, machine, ladders, weighing, found):
     """
     (legs, hold), (machine_of_sweeps, room), (packed, energies, notes) = visits, machine, found
     (told, summed, joined), plan, words = weighing, machine_of_sweeps[0], room[1]
-    here, n_flips, t = empty(energies.shape[1], np.float64), 0, 0
+    here, n_flips, t = empty(energies.shape[1], np.float64), 0, np.int64(0)
     for leg in range(legs.shape[0]):
         n_flips += sweep_layers(values, chains, machine_of_sweeps, room, hold, legs[leg, 0])
         if legs[leg, 1] or legs[leg, 2]:

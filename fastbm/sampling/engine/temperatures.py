@@ -164,7 +164,7 @@ class Samples:
 
     def rows(self, offset: np.ndarray) -> dict[str, np.ndarray]:
         """Return the rows of every stream; `offset` (n_ladders, 1) is added to the energies of levels."""
-        at_target = np.ascontiguousarray(self.energies[..., -1])
+        at_target = self.energies[..., -1].copy()
         self.energies += offset
         rows: dict[str, np.ndarray] = {
             "samples/states": self.states,
