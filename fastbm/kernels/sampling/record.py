@@ -101,19 +101,19 @@ def record_summed(up, chains, visits, ways, machine, room, packed, energies):
 
 
 @borrowing
-def record_words(up, chains, visits, ways, of_sweeps, n_chains, words):
-    """Take samples without energies, 64 chains a word, the first in the lowest bit, with zeros beyond the last.
+def record_words(up, chains, sites, ways, of_sweeps, n_chains, words):
+    """Take samples without energies, one after every sweep.
 
-    Mutates `words` (n_units, n_samples * ceil(n_chains / 64)) uint64, those of one sample side by side. As
-    `record_refined`, which draws the same samples; `of_sweeps` is the room of sweeps.
+    Mutates `words` (n_units, n_samples * ceil(n_chains / 64)) uint64, those of one sample side by side: 64 chains each,
+    the first in the lowest bit, with zeros beyond the last. Others are as for `record_refined`, which draws the same
+    samples; `of_sweeps` is the room of sweeps.
     Cost: that of the sweeps, and one pass over `up` a sample.
     """
-    (sites, thin), (hold, few, many) = visits, ways
-    n_words, n_flips = (n_chains + 63) // 64, 0
+    (hold, few, many), n_words, n_flips = ways, (n_chains + 63) // 64, 0
     for first in range(0, words.shape[1], n_words):
         t = first // n_words
-        rows = sites[t * thin : (t + 1) * thin] if sites.shape[0] > 1 else sites
-        n_flips += advance_either(up, chains, rows, thin, hold, few, many, of_sweeps)
+        rows = sites[t : t + 1] if sites.shape[0] > 1 else sites
+        n_flips += advance_either(up, chains, rows, np.int64(1), hold, few, many, of_sweeps)
         for i in range(up.shape[0]):
             for w in range(n_words):
                 lanes, word = up[i, 64 * w : min(64 * w + 64, n_chains)], np.uint64(0)

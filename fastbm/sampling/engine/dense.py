@@ -152,9 +152,8 @@ class DenseChains(TemperingChains):
         if self.n_units > self._longest_piece():
             return super()._words_of_sweeps(k, first, n_sweeps)
         if not self._must_stop(k, self.n_units * n_sweeps):
-            visits, ways = (self._rows_of(first, n_sweeps), 1), (self._hold, *self._ways)
-            of_sweeps = (self._rooms[k], n_chains, words)
-            self._flips[k] += record_words(self.up[k], self._chains(k), visits, ways, *of_sweeps)
+            sites, ways = self._rows_of(first, n_sweeps), (self._hold, *self._ways)
+            self._flips[k] += record_words(self.up[k], self._chains(k), sites, ways, self._rooms[k], n_chains, words)
         if k == 0:
             self._told = None
         return words

@@ -67,13 +67,16 @@ class CoolingChains(Engine):
         self._prepare_energies()
         self._since_check = [0] * len(self.blocks)
         ends, energies = np.array(told, np.int64), np.empty((len(told), self.n_chains))
-        step = self._longest_piece() // self.n_units
-        step = min(step, max(1, -(-len(betas) // self._n_turns(len(betas), len(betas)))))
+        step = self._sweeps_of_piece(len(betas))
         cool = partial(self._cool, self._scales(betas), step, ends, energies)
         self._for_blocks(cool, len(betas), steps=-(-len(betas) // step))
         self.n_swept += len(betas)
         self.beta = np.full(self.n_chains, betas[-1])
         return energies
+
+    def _sweeps_of_piece(self, n_sweeps: int) -> int:
+        """Return how many of these sweeps a block does in one call, at most; where blocks take turns, those of one."""
+        return min(self._longest_piece() // self.n_units, max(1, -(-n_sweeps // self._n_turns(n_sweeps, n_sweeps))))
 
     def _scales(self, betas: np.ndarray) -> np.ndarray:
         """Return betas as chains have them in kernels."""
@@ -163,7 +166,7 @@ class Samples:
             self.counts[some] += counts
 
     def rows(self, offset: np.ndarray) -> dict[str, np.ndarray]:
-        """Return the rows of every stream; `offset` (n_ladders, 1) is added to the energies of levels."""
+        """Return the rows of every stream. `offset` (n_ladders, 1) is added to `energies`: mutates them."""
         at_target = self.energies[..., -1].copy()
         self.energies += offset
         rows: dict[str, np.ndarray] = {
@@ -208,8 +211,7 @@ class TemperingChains(CoolingChains):
         if samples is not None:
             self._prepare_energies()
         self._since_check = [0] * len(self.blocks)
-        scales, step = self._scales(ladders.betas), self._longest_piece() // self.n_units
-        step = min(step, max(1, -(-n_sweeps // self._n_turns(n_sweeps, n_sweeps))))
+        scales, step = self._scales(ladders.betas), self._sweeps_of_piece(n_sweeps)
         step = step // thin * thin if 0 < thin < step else step
         begin, end = self.n_swept, self.n_swept + n_sweeps
         groups = [(first, min(first + step, end)) for first in range(begin, end, step)]

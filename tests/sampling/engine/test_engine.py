@@ -277,26 +277,6 @@ def test_bits_do_not_depend_on_threads_and_on_cuts(kernel: str, rule: str, order
     np.testing.assert_allclose(three.energies(), found[0]["samples/energy"][-1], rtol=off, atol=off)
 
 
-@pytest.mark.parametrize(("kernel", "rule", "order"), ways(*MODELS))
-def test_chains_are_watched_after_every_sweep(kernel: str, rule: str, order: str) -> None:
-    for threads, n_chains in ((1, N_CHAINS[kernel]), (2, N_CHAINS[kernel]), (2, 5)):
-        if kernel in WORDS and n_chains == 5:
-            continue
-        chains, other = (chains_of(kernel, rule, order, threads=threads, n_chains=n_chains) for _ in range(2))
-        for n_sweeps in (3, 0, 1):
-            seen: dict[int, np.ndarray] = {}
-            chains.watch(n_sweeps, seen.__setitem__)
-            words = []
-            for _ in range(n_sweeps):
-                other.sweep(1)
-                words.append([other.words(k) for k in range(len(other.blocks))])
-            of_blocks = [np.concatenate(of_one, axis=1) for of_one in zip(*words, strict=True)]
-            assert len(seen) == len(of_blocks)
-            for block, of_one in zip(chains.blocks, of_blocks, strict=bool(n_sweeps)):
-                assert np.array_equal(seen[block.start], of_one)
-        assert_same_state(chains, other)
-
-
 def test_there_may_be_more_threads_than_units() -> None:
     one, many = (make_chains(bm.models.ising((2, 2)), 64, kernel="lookup", threads=threads) for threads in (1, 9))
     one.sweep(3), many.sweep(3)

@@ -16,6 +16,7 @@ from fastbm.sampling.engine import edges
 from fastbm.sampling.engine.layer_energies import largest_sum
 from fastbm.sampling.engine.orders import ORDERS
 from fastbm.sampling.ladder import measure
+from tests.sampling.engine.test_engine import MODELS, N_CHAINS, WORDS, assert_same_state, chains_of, ways
 from tests.support.machines import UNITS
 
 
@@ -209,6 +210,24 @@ def test_samples_in_one_call_are_those_of_sweeps(kernel: str, order: str, n_chai
             apart.sweep(1)
             assert np.array_equal(apart.quick_energies(), energies)
         assert whole.n_flips == apart.n_flips
+
+
+@pytest.mark.parametrize(("kernel", "rule", "order"), ways(*MODELS))
+def test_chains_are_watched_after_every_sweep(kernel: str, rule: str, order: str) -> None:
+    few = [] if kernel in WORDS else [(2, 5)]
+    for threads, n_chains in ((1, N_CHAINS[kernel]), (2, N_CHAINS[kernel]), *few):
+        chains, other = (chains_of(kernel, rule, order, threads=threads, n_chains=n_chains) for _ in range(2))
+        for n_sweeps in (3, 0, 1):
+            seen: dict[int, np.ndarray] = {}
+            chains.watch(n_sweeps, seen.__setitem__)
+            found: dict[int, list[np.ndarray]] = {}
+            for _ in range(n_sweeps):
+                other.sweep(1)
+                for k, block in enumerate(other.blocks):
+                    found.setdefault(block.start, []).append(other.words(k))
+            assert seen.keys() == found.keys()
+            assert all(np.array_equal(seen[first], np.concatenate(words, axis=1)) for first, words in found.items())
+        assert_same_state(chains, other)
 
 
 @pytest.mark.parametrize("kernel", ["dense", "sparse", "layered"])
