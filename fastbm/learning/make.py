@@ -48,7 +48,7 @@ def make(
     clamped, free = phases(start, sample, settings, threads, free_seed)
     if settings.optimizer == "l-bfgs":
         return Likelihood(start, sample, settings, clamped, free)
-    return Steps(start, sample, settings, clamped, free)
+    return Steps(start, sample, settings, clamped, free, threads)
 
 
 def phases(

@@ -143,7 +143,8 @@ def _may_be_long(task: Task, seconds: float) -> bool:
 
 
 def _copied(state: State) -> State:
-    return {name: np.array(array) for name, array in state.items()}
+    """Return the state as it is now; arrays that are frozen do not change."""
+    return {name: np.array(array) if array.flags.writeable else array for name, array in state.items()}
 
 
 def _reached(task: Task) -> str:

@@ -15,7 +15,7 @@ from fastbm.learning.errors.statistics import Statistics
 from fastbm.learning.moments import Parameters, PhaseMoments
 from fastbm.learning.monitor.divergence import independent
 from fastbm.learning.monitor.moment_test import CALLS, FORGOTTEN, STRETCHES, MomentTest
-from fastbm.learning.optimise import coordinates
+from fastbm.learning.optimise import coordinates, rotation
 from fastbm.learning.settings import FitSettings
 from fastbm.learning.training_set import Sample
 from fastbm.runs.fit.task import FitTask
@@ -79,7 +79,7 @@ def test_who_says_that_it_converged_is_near_the_maximum(name: str, monkeypatch: 
         rows[np.random.default_rng(0).random(rows.shape) < 0.15] = np.nan
     else:
         monkeypatch.setattr(coordinates, "MOST_PARAMETERS", 0)
-        monkeypatch.setattr(coordinates, "MOST_UNITS", 10 if name == "many units" else 0)
+        monkeypatch.setattr(rotation, "MOST_UNITS", 10 if name == "many units" else 0)
     best = log_likelihood(bm.fit(rows, method="exact", weights_every=0, monitor_every=500, tolerance=1e-5))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)

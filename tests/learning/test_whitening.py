@@ -11,10 +11,11 @@ import scipy.sparse
 import fastbm as bm
 from fastbm.data.rows import Rows
 from fastbm.learning.learners.likelihood import Likelihood
-from fastbm.learning.optimise import coordinates, newton
+from fastbm.learning.optimise import coordinates, newton, rotation
 from fastbm.learning.optimise.centring import Centring
-from fastbm.learning.optimise.coordinates import Whitened, gaussian, whitened
+from fastbm.learning.optimise.coordinates import Whitened, whitened
 from fastbm.learning.optimise.lbfgs import Lbfgs, by_secants
+from fastbm.learning.optimise.rotation import Rotation, gaussian
 from fastbm.learning.training_set import Sample
 from tests.support.learning import coupled_pairs, fit_task
 
@@ -68,7 +69,8 @@ def test_metric_is_the_covariance_of_centred_statistics(units: str, sparse: bool
 @pytest.mark.parametrize("gaps", [False, True])
 def test_coordinates_of_many_units_are_those_of_gaussian_ones(gaps: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """The squared length is the variance of sum D_ij x_i x_j + sum D_i x_i; gradients are those along the way back."""
-    monkeypatch.setattr(coordinates, "SMALLEST", 0.0)
+    monkeypatch.setattr(rotation, "SMALLEST", 0.0)
+    monkeypatch.setattr(rotation, "STRIP", 2)
     model = some_machine(5, "spin")
     sample = some_data(model, 400)
     if gaps:
@@ -76,7 +78,7 @@ def test_coordinates_of_many_units_are_those_of_gaussian_ones(gaps: bool, monkey
         known[0, 0] = 0
         sample = Sample(model, Rows.of(sample.rows[:], known))
     centring = Centring(model, sample.mean, sample.spread)
-    found = gaussian(sample, settings(model), centring)
+    found = gaussian(sample, settings(model), centring, 2)
     assert found is not None
     pairs, draw = coupled_pairs(model), np.random.default_rng(2)
     vector, gradient, other = (draw.normal(size=size) for size in (len(pairs) + 5, len(pairs) + 5, found.size))
@@ -86,6 +88,12 @@ def test_coordinates_of_many_units_are_those_of_gaussian_ones(gaps: bool, monkey
     length = np.sum(found.into(vector) ** 2)
     assert length == pytest.approx(sample.known_part * np.var(terms @ vector), rel=0.02)
     assert found.slope(gradient) @ other == pytest.approx(gradient @ found.back(other))
+    rotated = Rotation(correlations, 2)  # the squared length is four times tr(D C D) but for a ridge, D = back(x)
+    np.testing.assert_allclose(rotated.back(rotated.into(vector[:-5])), vector[:-5])
+    couplings = model.couplings.from_vector(vector[:-5])[0]
+    length = np.sum(rotated.into(vector[:-5]) ** 2) - 2 * rotation.RIDGE * np.sum(couplings**2)
+    assert length == pytest.approx(4 * np.trace(couplings @ correlations @ couplings))
+    assert rotated.slope(gradient[:-5]) @ other[:-5] == pytest.approx(gradient[:-5] @ rotated.back(other[:-5]))
 
 
 def test_penalty_is_part_of_the_metric() -> None:
@@ -157,6 +165,17 @@ def test_a_record_of_plain_coordinates_goes_on_in_them(monkeypatch: pytest.Monke
     plain = fit_task(model, rows, epochs=40, tolerance=1e-9)
     plain.learner.driver.restore(fit_task(some_machine(6, "spin"), rows).learner.driver.state() | {"whitened": False})
     assert not isinstance(plain.learner.driver._coordinates, Whitened)  # type: ignore[attr-defined]
+
+
+def test_a_record_of_a_number_for_each_pair_and_its_mirror_image_is_made_anew() -> None:
+    model = some_machine(6, "spin")
+    rows = model.convention.values(some_data(model, 200).rows)
+    older, newer = (fit_task(model, rows, method="pseudolikelihood", epochs=50).learner.driver for _ in range(2))
+    first = older.epoch(0)
+    entries = {"optimizer/start": np.zeros(6 * 6 + 6), "optimizer/gradients": np.zeros((4, 6 * 6 + 6))}
+    newer.restore(older.state() | entries)
+    np.testing.assert_array_equal(newer.parameters.bias, older.parameters.bias)
+    assert first and newer.epoch(1) == older.epoch(1)
 
 
 def test_too_many_parameters_keep_scaled_coordinates(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -165,10 +165,11 @@ class Descent:
 
     def _penalty(self, parameters: Parameters) -> float:
         """Return l2/2 sum_{i<j} W_ij^2 + l2_bias/2 sum_i b_i^2."""
-        pairs = self._like.couplings.to_vector(parameters.weights)
-        return 0.5 * self._settings.l2 * float(pairs @ pairs) + 0.5 * self._settings.l2_bias * float(
-            parameters.bias @ parameters.bias
-        )
+        found = 0.5 * self._settings.l2_bias * float(parameters.bias @ parameters.bias)
+        if self._settings.l2:
+            pairs = self._like.couplings.to_vector(parameters.weights)
+            found += 0.5 * self._settings.l2 * float(pairs @ pairs)
+        return found
 
     def judge(self, number: int) -> None:
         """Do nothing: the gradient has shown whether the optimum was reached."""

@@ -14,9 +14,10 @@ from ...machine.machine import BoltzmannMachine
 from ..identifiability import describe_degenerate, which_coupled
 from ..moments import Parameters
 from ..optimise.centring import Centring
-from ..optimise.coordinates import Plain, Rotation, Split
+from ..optimise.coordinates import Plain, Split
 from ..optimise.lbfgs import Lbfgs, Point
 from ..optimise.regression import regression
+from ..optimise.rotation import Rotation
 from ..settings import FitSettings, of_log_odds
 from ..training_set import smoothed_means
 from .likelihood import Descent
@@ -50,7 +51,7 @@ class LocalRules(Descent):
         self._local = LocalObjective(settings.method, like, patterns, settings.beta, threads)
         self._centring = Centring(like, patterns.means, patterns.spread, settings.beta)
         self._mapped: list[tuple[np.ndarray, Parameters]] = []
-        self._lbfgs = self._begin(patterns, fresh)
+        self._lbfgs = self._begin(patterns, fresh, threads)
         self._trouble = describe_degenerate(
             up,
             coupled=which_coupled(like.couplings),
@@ -59,7 +60,7 @@ class LocalRules(Descent):
             names=like.names,
         )
 
-    def _begin(self, patterns: Patterns, fresh: bool) -> Lbfgs:
+    def _begin(self, patterns: Patterns, fresh: bool, threads: int) -> Lbfgs:
         """Choose coordinates and, where the machine is `fresh`, a start."""
         s, centring = of_log_odds(self._settings), self._centring
         pairs, bias = np.split(centring.vector(self.parameters), [centring.n_pairs])
@@ -69,13 +70,13 @@ class LocalRules(Descent):
             self._coordinates = Split(s.l1 / centring.scale[: centring.n_pairs])
         elif isinstance(self._like.couplings, Dense):
             correlations = patterns.correlations()
-            self._coordinates = Rotation(correlations)
+            self._coordinates = Rotation(correlations, threads)
             p = np.clip((patterns.means - self._like.convention.lo) / self._like.convention.span, RAREST, 1.0 - RAREST)
             found = regression(correlations, p)
             if fresh:
                 pairs, bias = self._like.couplings.to_vector([found.pairs]), found.bias
             each = found.flatness
-            curvature = np.concatenate([np.full(self._coordinates.size, each.mean() / 2), each])
+            curvature = np.concatenate([np.full(self._coordinates.size, each.mean() / 4), each])
         else:
             self._coordinates = Plain(centring.n_pairs)
         lower = self._coordinates.lower
@@ -113,12 +114,19 @@ class LocalRules(Descent):
 
     def _parameters(self, point: np.ndarray) -> Parameters:
         for known, parameters in self._mapped:  # the optimiser's points are soon asked for again, as iterations
-            if np.array_equal(known, point):
+            if known is point or np.array_equal(known, point):
                 return parameters
         coordinates, bias = np.split(point, [self._coordinates.size])
         found = self._centring.parameters(np.concatenate([self._coordinates.back(coordinates), bias]))
         self._mapped = [(point, found), *self._mapped[: MAPPED - 1]]
         return found
+
+    def restore(self, state: dict[str, np.ndarray]) -> None:
+        """Restore what `state` returned; of a record in coordinates of an older version the parameters alone."""
+        if state["optimizer/start"].size == self._coordinates.size + self._like.n_units:
+            super().restore(state)
+        else:  # the path is found anew
+            self.parameters = Parameters.from_state(state)
 
     def _metrics(self, value: float) -> dict[str, float]:
         return {"objective": value}
@@ -129,7 +137,9 @@ class LocalRules(Descent):
         parameters = self._parameters(vector)
         value, slope = self._local(parameters)
         value += self._penalty(parameters) + self._coordinates.penalty(vector[: self._coordinates.size])
-        weights = tuple(g + s.l2 * w for g, w in zip(slope.weights, parameters.weights, strict=True))
+        weights = slope.weights
+        if s.l2:
+            weights = tuple(g + s.l2 * w for g, w in zip(weights, parameters.weights, strict=True))
         down = self._centring.slope(Parameters(weights, slope.bias + s.l2_bias * parameters.bias))
         pairs, bias = np.split(down, [self._centring.n_pairs])
         found = np.concatenate([self._coordinates.slope(pairs), bias])

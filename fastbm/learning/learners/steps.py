@@ -37,7 +37,13 @@ class Steps:
     metric_names = ("moment_error", "moment_noise")
 
     def __init__(
-        self, like: BoltzmannMachine, sample: Sample, settings: FitSettings, clamped: Phase, free: Phase
+        self,
+        like: BoltzmannMachine,
+        sample: Sample,
+        settings: FitSettings,
+        clamped: Phase,
+        free: Phase,
+        threads: int = 1,
     ) -> None:
         self._like, self._settings, self._clamped, self.free = like, settings, clamped, free
         self.parameters = Parameters.of(like)
@@ -47,7 +53,7 @@ class Steps:
         self._metric: Metric | None = None
         self._optimizer: Any
         if settings.optimizer == "natural":
-            self._metric = Metric(sample, settings)
+            self._metric = Metric(sample, settings, threads)
             self._optimizer = Natural(like, self._metric, settings.learning_rate)
         else:
             kind = PLAIN[settings.optimizer]
@@ -79,7 +85,7 @@ class Steps:
             if like.n_hidden:
                 self._test = MomentTest(Statistics(like), sample.n_rows)
             else:
-                self._metric = self._metric or Metric(sample, settings)
+                self._metric = self._metric or Metric(sample, settings, threads)
                 # rows that are drawn by weight are so once for a test, whose halves then lead uphill by their noise
                 if self._whole is not None or sample.weights is None:
                     self._uphill = Uphill(sample)

@@ -1,14 +1,6 @@
 """Coordinates that an optimiser sees in place of scaled couplings and biases, so that it needs fewer iterations.
 
-`Rotation`, of scaled couplings D_ij = W_ij sigma_i sigma_j of the pairs i < j: with units that are close to
-independent, a change of D raises a local rule's objective by tr(D C D) up to a factor, C being the correlation matrix.
-With C = U diag(lambda) U^T and D = U Y U^T that is sum_ab (lambda_a + lambda_b) / 2 Y_ab^2, so that X_ab = Y_ab
-sqrt(lambda_a + lambda_b) has nearly no curvature but the unit matrix. The diagonal of D is left out, so that X has n
-numbers too many, in whose directions the objective is flat.
-
-`Gaussian`: Gaussian units of these correlations have products s_i s_j whose covariance is C_ik C_jl + C_il C_jk (Wick's
-theorem), so that the log-likelihood of a visible machine has the curvature tr(D C D C) / 2 = sum_ab lambda_a lambda_b
-Y_ab^2 / 2, about, and X_ab = Y_ab sqrt(lambda_a lambda_b) none but the unit matrix. The diagonal is left out as above.
+Those along eigenvectors of correlations are in `fastbm.learning.optimise.rotation`.
 
 `Split`: D = p - q with p, q >= 0, where an l1 penalty is linear: couplings that end at both bounds are exactly 0.
 
@@ -26,8 +18,6 @@ covariance (Wick's theorem) stand in for them.
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from ..._base import rng
@@ -40,8 +30,6 @@ from ..settings import FitSettings
 from ..training_set import Sample, means_of_known
 from .centring import Centring
 
-RIDGE = 0.02  # added to lambda_a + lambda_b: units that are copies of each other make them 0
-SMALLEST = 0.05  # added to lambda_a, of which rows tell the small ones badly
 MOST_PARAMETERS = 1_500  # whose matrix is soon factored
 MOST_UNITS = 1_024  # whose correlations are
 MOST_ROWS = 1 << 16  # more make the metric no better
@@ -76,84 +64,6 @@ class Plain:
     def lower(self) -> np.ndarray | None:
         """Lower bounds of the coordinates."""
         return None
-
-
-class Rotation(Plain):
-    """Coordinates by rotation: a vector of n_units^2 numbers X for the pairs of all units."""
-
-    def __init__(self, correlations: np.ndarray) -> None:
-        values, self._basis = np.linalg.eigh(correlations)
-        super().__init__(values.size**2)
-        self._roots = np.sqrt(np.maximum(values[:, None] + values[None, :], 0.0) + RIDGE)
-        self._upper = np.triu_indices(len(values), 1)
-
-    def _rotated(self, pairs: np.ndarray) -> np.ndarray:
-        whole = np.zeros_like(self._basis)
-        whole[self._upper] = pairs
-        rotated: np.ndarray = self._basis.T @ (whole + whole.T) @ self._basis
-        return rotated
-
-    def into(self, pairs: np.ndarray) -> np.ndarray:
-        """Return the coordinates of `pairs`."""
-        return (self._rotated(pairs) * self._roots).ravel()
-
-    def back(self, vector: np.ndarray) -> np.ndarray:
-        """Return the pairs at given coordinates."""
-        half = 0.5 * vector.reshape(self._roots.shape) / self._roots
-        whole = self._basis @ (half + half.T) @ self._basis.T
-        return np.asarray(whole[self._upper])
-
-    def slope(self, pairs: np.ndarray) -> np.ndarray:
-        """Return the gradient by the coordinates from that by the pairs."""
-        return (0.5 * self._rotated(pairs) / self._roots).ravel()
-
-
-class Gaussian(Plain):
-    """Coordinates by the information of Gaussian units: numbers X_ab, a <= b, for all pairs, then those of biases.
-
-    `factor` is that of the information, `penalties` are added curvatures of centred and scaled couplings and biases.
-    """
-
-    def __init__(self, correlations: np.ndarray, factor: float, penalties: tuple[float, float]) -> None:
-        with single_threaded_blas():  # the same bits whatever the number of threads
-            values, self._basis = np.linalg.eigh(correlations)
-        self._n = len(values)
-        values = np.maximum(values, 0.0) + SMALLEST
-        self._widths = np.sqrt(factor * values + penalties[1])
-        self._tri = np.triu_indices(self._n)
-        self._roots = np.sqrt(factor * values[self._tri[0]] * values[self._tri[1]] + penalties[0])
-        self._roots[self._tri[0] == self._tri[1]] *= math.sqrt(2.0)
-        self._upper = np.triu_indices(self._n, 1)
-        super().__init__(self._roots.size + self._n)
-
-    def _rotated(self, vector: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return couplings and biases, (n, n) and (n,), along the eigenvectors."""
-        whole = np.zeros_like(self._basis)
-        whole[self._upper] = vector[: -self._n]
-        rotated: np.ndarray = self._basis.T @ (whole + whole.T) @ self._basis
-        return rotated[self._tri], self._basis.T @ vector[-self._n :]
-
-    def into(self, pairs: np.ndarray) -> np.ndarray:
-        """Return the coordinates of centred and scaled parameters."""
-        with single_threaded_blas():
-            couplings, bias = self._rotated(pairs)
-        couplings[self._tri[0] == self._tri[1]] *= 0.5
-        return np.concatenate([couplings * self._roots, bias * self._widths])
-
-    def back(self, vector: np.ndarray) -> np.ndarray:
-        """Return the centred and scaled parameters at given coordinates."""
-        half = np.zeros_like(self._basis)
-        half[self._tri] = vector[: -self._n] / self._roots
-        with single_threaded_blas():
-            whole = self._basis @ (half + half.T) @ self._basis.T
-            bias = self._basis @ (vector[-self._n :] / self._widths)
-        return np.concatenate([whole[self._upper], bias])
-
-    def slope(self, pairs: np.ndarray) -> np.ndarray:
-        """Return the gradient by the coordinates from that by the centred and scaled parameters."""
-        with single_threaded_blas():
-            couplings, bias = self._rotated(pairs)
-        return np.concatenate([couplings / self._roots, bias / self._widths])
 
 
 class Split(Plain):
@@ -283,27 +193,6 @@ def _filled(up: np.ndarray, known: np.ndarray, p: np.ndarray) -> np.ndarray:
             np.fill_diagonal(slopes, 0.0)
             found = np.where(known, up, generator.random(up.shape) < p + apart @ slopes).astype(np.uint8)
     return found
-
-
-def gaussian(sample: Sample, settings: FitSettings, centring: Centring) -> Gaussian | None:
-    """Return coordinates by correlations alone; None unless all pairs of units are coupled, or where they are too many.
-
-    Only a part of the pairs is more curved than these coordinates say.
-    """
-    n = sample.like.n_units
-    if n > MOST_UNITS or centring.n_pairs < n * (n - 1) // 2:
-        return None
-    width = centring.scale[centring.n_pairs :]
-    of_pairs = settings.l2 * float(np.mean(centring.scale[: centring.n_pairs] ** -2.0)) if centring.n_pairs else 0.0
-    of_bias = settings.l2_bias * float(np.mean(width**-2.0))
-    if sample.has_gaps:
-        with single_threaded_blas():
-            rows = sample.like.convention.values(some_rows(sample), np.float64)
-            covariance = np.cov(rows, rowvar=False, bias=True)
-    else:
-        covariance = sample.moments.covariance
-    correlations = covariance / (width[:, None] * width[None, :])
-    return Gaussian(correlations, sample.known_part, (of_pairs, of_bias))
 
 
 def _centred(statistics: Statistics, covariance: np.ndarray, centring: Centring) -> np.ndarray:

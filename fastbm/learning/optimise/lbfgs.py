@@ -20,6 +20,8 @@ from typing import Any
 
 import numpy as np
 
+from ...machine.couplings.protocol import frozen
+
 MEMORY = 20  # correction pairs
 ROOM = 16  # gradients for which there is room at first
 SECANT_STEPS, SECANT_RISE = 40, 10.0
@@ -73,6 +75,7 @@ class Lbfgs:
         self._values: list[float] = []
         self._gradients = np.empty((ROOM, start.size))  # grows by doubling; rows that are there do not change
         self._steps: list[Point] = []  # that finish
+        self._n_looked_at = 0  # iterates that do not end the search
         self.done = False
         self.converged = False
         self.halted = False
@@ -82,7 +85,7 @@ class Lbfgs:
         from scipy.optimize import minimize
 
         path: list[Point] = []
-        latest: dict[bytes, tuple[float, np.ndarray]] = {}
+        latest: list[Point] = []
         calls = 0
         self.halted = False
         stretch = self._stretch()
@@ -91,18 +94,21 @@ class Lbfgs:
             nonlocal calls
             if calls == len(self._values):
                 self._record(*self._function(stretched / stretch))
-            latest[stretched.tobytes()] = value, gradient = self._values[calls], self._gradients[calls]
+            value, gradient = self._values[calls], self._gradients[calls]
+            latest.append((stretched.copy(), value, gradient))
             calls += 1
             return value, gradient / stretch
 
         def accept(stretched: np.ndarray) -> None:
-            path.append((stretched / stretch, *latest[stretched.tobytes()]))
+            found = next(one for one in reversed(latest) if np.array_equal(one[0], stretched))
+            path.append((stretched / stretch, *found[1:]))
             latest.clear()
-            if self._halt is not None and self._halt(path):
-                self.halted = True
+            if len(path) <= self._n_looked_at:
+                return
+            self.halted = self._halt is not None and self._halt(path)
+            if self.halted or self._is_over(path):
                 raise StopIteration
-            if self._is_over(path):
-                raise StopIteration
+            self._n_looked_at = len(path)
 
         options: Any = {
             "maxiter": max_iterations,
@@ -165,7 +171,8 @@ class Lbfgs:
     def _record(self, value: float, gradient: np.ndarray) -> None:
         n = len(self._values)
         if n == len(self._gradients):
-            self._gradients = np.concatenate([self._gradients, np.empty_like(self._gradients)])
+            before, self._gradients = self._gradients, np.empty((2 * n, gradient.size))
+            self._gradients[:n] = before
         self._gradients[n] = gradient
         self._values.append(value)
 
@@ -219,7 +226,7 @@ class Lbfgs:
         """Return the record of the iterations, from which they continue."""
         found = {
             "values": np.array(self._values),
-            "gradients": self._gradients[: len(self._values)],
+            "gradients": frozen(self._gradients[: len(self._values)]),
             "start": self._start,
         }
         if self._curvature is not None:

@@ -20,7 +20,8 @@ from ..moments import Parameters
 from ..settings import FitSettings, of_log_odds
 from ..training_set import Sample
 from .centring import Centring
-from .coordinates import Plain, gaussian, whitened
+from .coordinates import Plain, whitened
+from .rotation import gaussian
 
 LONGEST = 0.3
 TURNS = 5.0  # after so many turns the gain is half of what it was
@@ -36,13 +37,13 @@ class Metric:
         The number of coordinates.
     """
 
-    def __init__(self, sample: Sample, settings: FitSettings) -> None:
+    def __init__(self, sample: Sample, settings: FitSettings, threads: int) -> None:
         self._centring = centring = Centring(sample.like, sample.mean, sample.spread, settings.beta)
         settings = of_log_odds(settings)
         self._coordinates = Plain(centring.scale.size)
         if not sample.like.n_hidden:
-            found = whitened(sample.like, sample, settings, centring) or gaussian(sample, settings, centring)
-            self._coordinates = found or self._coordinates
+            found = whitened(sample.like, sample, settings, centring)
+            self._coordinates = found or gaussian(sample, settings, centring, threads) or self._coordinates
         self.size = self._coordinates.size
 
     def slope(self, gradient: Parameters) -> np.ndarray:

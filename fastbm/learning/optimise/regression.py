@@ -8,7 +8,7 @@ over its diagonal, which leaves 1 / P_ii of the variance: (k v tau)^2 = v (1 - 1
 
 In the parameters of `fastbm.learning.optimise.centring` that is D_ij = -P_ij / (k P_ii), of which i's and j's are
 averaged, and a sqrt(v). The objective curves by k along a centred bias, and by half of that along coordinates of
-couplings that are rotated (`fastbm.learning.optimise.coordinates`).
+couplings that are rotated (`fastbm.learning.optimise.rotation`).
 
 MacKay, Neural Comput. 4, 720 (1992), doi:10.1162/neco.1992.4.5.720 (the probit form); Stein, Ann. Stat. 9, 1135 (1981).
 """

@@ -2,7 +2,7 @@
 
 That is F^-1 g, with the data's Fisher information F, the covariance of the sufficient statistics. It is found by
 conjugate gradients, which need F times a vector alone: of rows sum_r h_r phi_r, with h_r the vector's sum of
-statistics of row r; of moments C D C, of Gaussian units (`fastbm.learning.optimise.coordinates`). No matrix of all
+statistics of row r; of moments C D C, of Gaussian units (`fastbm.learning.optimise.rotation`). No matrix of all
 pairs of parameters is made, so there may be millions of them.
 """
 

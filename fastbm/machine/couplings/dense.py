@@ -115,6 +115,6 @@ class Dense:
 
 
 @lru_cache(maxsize=1)  # learning asks some times a step, for which making them would take longer than the rest
-def _upper(n_units: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return indices of the pairs i < j."""
-    return np.triu_indices(n_units, 1)
+def _upper(n_units: int) -> np.ndarray:
+    """Return which entries of a matrix belong to the pairs i < j."""
+    return np.triu(np.ones((n_units, n_units), bool), 1)
