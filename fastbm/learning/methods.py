@@ -258,7 +258,7 @@ OF_MONITOR = Monitor.names()
 
 
 # what says in any spec how a run is learned, whatever its rule
-ALWAYS = ("method", "seed", "engine", "clamped", "free", "optimizer", "epochs", "batch_size")
+ALWAYS = ("method", "seed", "engine", "clamped", "free", "optimizer", "epochs", "batch_size", "look_seconds")
 
 
 def as_spec(settings: FitSettings) -> dict[str, Any]:

@@ -47,6 +47,7 @@ ERRORS = ("fisher", "bootstrap")
 N_STARTS = 8  # of hidden units' couplings, for "l-bfgs"
 STEPPING = ("optimizer", "learning_rate", "momentum", "schedule", "centring")  # how to step
 N_EPOCHS, GAIN = 800, 0.3  # of natural steps, which end by themselves
+LOOKS_SECONDS = 5.0  # of exact sums beside a learning that takes none
 
 
 def resolve(model: BoltzmannMachine, method: str, clamped: str | None, free: str | None) -> tuple[Preset, str, str]:
@@ -205,6 +206,9 @@ def check(
         "evaluate": None if values.get("evaluate") == "none" else values.get("evaluate", "auto"),
     }
     found = FitSettings(**usual | values | fixed)
+    if free != "exact":  # else a look is little beside an epoch
+        n_looks = max(1, found.epochs // found.monitor_every)
+        found = replace(found, look_seconds=min(found.look_seconds, LOOKS_SECONDS / n_looks))
     _check_pretraining(model, found)
     if found.free == AUTO and found.n_chains == 1:
         raise ValueError(

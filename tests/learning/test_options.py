@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,17 @@ import numpy as np
 import pytest
 
 import fastbm as bm
+from fastbm.data.rows import Rows
 from fastbm.learning.methods import RULES
 from fastbm.learning.minibatches import order_of_rows
 from fastbm.learning.moments import Parameters
+from fastbm.learning.monitor.metrics import has_exact_likelihood
 from fastbm.learning.optimise.centring import Offsets
 from fastbm.learning.phases.phase import PhaseSettings
-from fastbm.learning.rules import FREE
+from fastbm.learning.rules import FREE, check
+from fastbm.learning.settings import FitSettings
 from tests.support.combinations import each
+from tests.support.learning import fit_task
 
 QUIET: dict[str, Any] = {"evaluate": "none"}
 
@@ -27,6 +32,21 @@ def planted(n: int = 6, units: str = "binary", seed: int = 1, scale: float = 0.6
 
 def draw(model: bm.BoltzmannMachine, n_rows: int, seed: int = 0) -> np.ndarray:
     return bm.sample(model, sampler="exact", n_chains=1, n_sweeps=n_rows, seed=seed).states[:, 0]
+
+
+def test_exact_likelihoods_are_metrics_where_all_looks_take_little():
+    """28 units take 12 ms a look; specs of older versions say nothing of it, and their files keep what they have."""
+    model, rows = bm.models.random_machine(28, seed=1), np.ones((10, 28), np.uint8)
+    given: dict[str, Any] = dict.fromkeys(field.name for field in fields(FitSettings) if field.name != "method")
+    for changes, told in (
+        ({}, False),
+        ({"monitor_every": 10}, True),
+        ({"epochs": 300}, True),
+        ({"free": "exact"}, True),
+    ):
+        settings = check(model, 10, "monte-carlo", given | {"seed": 0} | changes)
+        assert has_exact_likelihood(model, Rows.of(rows), settings.look_seconds) is told
+    assert "metrics/log_likelihood" in fit_task(model, rows, free="gibbs", optimizer="sgd").streams
 
 
 @pytest.mark.parametrize("units", ["binary", "spin"])

@@ -19,7 +19,6 @@ from ..training_set import Sample
 from .looks import Look
 from .row_sums import mean_log_sum
 
-EXACT_SECONDS = 0.1
 CALL_SECONDS = 3e-4  # of one exact sum, however small
 
 
@@ -29,17 +28,17 @@ def root_mean_square(couplings: Couplings, arrays: Sequence[np.ndarray]) -> floa
     return float(np.sqrt(pairs @ pairs / max(pairs.size, 1)))
 
 
-def has_exact_likelihood(model: BoltzmannMachine, rows: Rows) -> bool:
-    """Return whether log Z, and the clamped log Z of each distinct row, are cheap to compute."""
-    if forecast_seconds(model, moments=False) > EXACT_SECONDS:
+def has_exact_likelihood(model: BoltzmannMachine, rows: Rows, seconds: float) -> bool:
+    """Return whether log Z, and the clamped log Z of each distinct row, take no longer than `seconds`."""
+    if forecast_seconds(model, moments=False) > seconds:
         return False
     if not rows.complete:
-        return forecast_of_known(model, distinct(rows)[0]) <= EXACT_SECONDS
+        return forecast_of_known(model, distinct(rows)[0]) <= seconds
     if model.hidden_are_independent:
         return True
     n_patterns = len(distinct(rows)[0])
     each = max(forecast_seconds(model.hidden(), moments=False), CALL_SECONDS)
-    return n_patterns * each <= EXACT_SECONDS
+    return n_patterns * each <= seconds
 
 
 class Monitors:
@@ -81,7 +80,7 @@ class Monitors:
             if name in data
             # which L-BFGS tells of the rows itself
             and not (prefix == "" and settings.optimizer == "l-bfgs")
-            and has_exact_likelihood(start, Rows.of(data[name]))
+            and has_exact_likelihood(start, Rows.of(data[name]), settings.look_seconds)
         ]
         self._engine = usual_engine(start, moments=False) if self._exact else None
         exact = [f"{prefix}log_likelihood" for prefix in self._exact]
