@@ -14,7 +14,7 @@ from .._base import checks
 from .._base.files import is_campaign
 from . import h5
 from .checks import Names, check_names
-from .h5 import NAMES, RATES
+from .h5 import NAMES, ORIGIN, RATES
 from .machine import FORMAT, BoltzmannMachine
 
 
@@ -111,7 +111,23 @@ def load(path: str | Path) -> BoltzmannMachine:
     with h5.opened(path, FORMAT, f"holds no machine (format: {{found}}). {way_out}") as file:
         names = [f"weights/{k}" for k in range(len(file["weights"]))]
         names += [name for name in ("edges", "bias", "offset", RATES, NAMES) if name in file]
-        return restore({name: file[name][()] for name in names}, file.attrs)
+        made = restore({name: file[name][()] for name in names}, file.attrs)
+        made.origin = _origin(file.attrs.get(ORIGIN, "{}"))
+        return made
+
+
+def _origin(text: Any) -> dict[str, Any]:
+    """Return how a machine was made, as its file tells.
+
+    Raises
+    ------
+    ValueError
+        If the text is not one of names and values.
+    """
+    found = json.loads(text)
+    if not isinstance(found, dict):
+        raise ValueError("origin must hold names and values")
+    return found
 
 
 def _of_folder(path: str) -> str:

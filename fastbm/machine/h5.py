@@ -15,7 +15,7 @@ from .._base import checks, files
 from .checks import as_kept
 from .couplings import Couplings
 
-RATES, NAMES, SEALED = "base_rates", "names", "sealed"
+RATES, NAMES, ORIGIN, SEALED = "base_rates", "names", "origin", "sealed"
 
 
 class Storable(Protocol):
@@ -25,6 +25,7 @@ class Storable(Protocol):
     n_hidden: int
     base_rates: np.ndarray | None
     names: tuple[Any, ...] | None
+    origin: dict[str, Any]
 
     @property
     def units(self) -> str:
@@ -60,6 +61,12 @@ def put(group: Any, description: Mapping[str, Any], arrays: Mapping[str, np.ndar
     group.attrs.update(description)
     for name, array in arrays.items():
         group.create_dataset(name, data=array)
+
+
+def put_whole(group: Any, machine: Storable) -> None:
+    """Write a machine into an open group of its own, and how it was made where that is known."""
+    made = {ORIGIN: json.dumps(machine.origin)} if machine.origin else {}
+    put(group, describe(machine) | made, arrays_of(machine))
 
 
 def write(path: str | Path, format_name: str, fill: Callable[[Any], None], *, overwrite: bool) -> None:

@@ -51,7 +51,7 @@ class BoltzmannMachine(Layout):
     Attributes
     ----------
     origin : dict
-        For machines from `fastbm.models`: the name and arguments they were made with; runs keep it.
+        For machines from `fastbm.models`: the name and arguments they were made with; files keep it.
     base_rates : (n_visible,) float64 array or None
         P(unit up) of the visible units in the data that the machine learned from, kept from 0 and 1; read-only. Where
         annealing may start; no part of the distribution. `fit` sets it, `with_base_rates` changes it. As probabilities
@@ -283,7 +283,7 @@ class BoltzmannMachine(Layout):
             factor, bias = 0.25, 0.5 * self._bias + 0.25 * pull
             offset = self.offset - 0.5 * self._bias.sum() - 0.125 * pull.sum()
         made = self.trusted(self.couplings.scaled(factor), bias, target, self.n_hidden, offset)
-        made.base_rates, made.names = self.base_rates, self.names
+        made.base_rates, made.names, made.origin = self.base_rates, self.names, dict(self.origin)
         return made
 
     def with_base_rates(self, rates: Any) -> BoltzmannMachine:
@@ -383,7 +383,7 @@ class BoltzmannMachine(Layout):
         StorageError
             If the file exists and `overwrite` is not set.
         """
-        h5.write(path, FORMAT, lambda file: h5.put(file, h5.describe(self), h5.arrays_of(self)), overwrite=overwrite)
+        h5.write(path, FORMAT, lambda file: h5.put_whole(file, self), overwrite=overwrite)
 
 
 def check_machine(model: Any, argument: str = "model") -> None:

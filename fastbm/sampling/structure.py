@@ -22,8 +22,8 @@ def periodic_sides(origin: Mapping[str, Any], n_units: int, what: str) -> list[i
     sides = origin.get("shape")
     if not sides or not origin.get("periodic") or math.prod(sides) != n_units or max(sides) < 2:
         raise ValueError(
-            f"{what} needs a periodic lattice of models.ising or models.edwards_anderson, which it is not known to be "
-            "where it was loaded or converted; of others pass the structure factor to diagnostics.correlation_length."
+            f"{what} needs a periodic lattice of models.ising or models.edwards_anderson, which this machine is not "
+            "known to be; of others pass the structure factor to diagnostics.correlation_length."
         )
     return list(sides)
 

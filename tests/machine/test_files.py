@@ -103,3 +103,11 @@ def test_a_full_disk_leaves_nothing(name: str, tmp_path: Path, monkeypatch: pyte
     monkeypatch.undo()
     assert os.listdir(tmp_path) == ["m.h5"]
     assert (tmp_path / "m.h5").read_bytes() == before
+
+
+def test_a_lattice_stays_one_in_other_units_and_in_a_file(tmp_path: Path) -> None:
+    path, model = tmp_path / "m.h5", bm.models.ising((4, 4))
+    model.to_units("binary").save(path)
+    assert load(path).origin == model.origin
+    run = bm.sample(load(path), n_chains=2, n_sweeps=4, observables=["structure_factor"], progress=False)
+    assert run.observables["structure_factor"].shape == (4, 2)
