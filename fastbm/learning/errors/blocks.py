@@ -128,12 +128,12 @@ def block_of(given: int | str, rows: Rows) -> int:
     return int(given)
 
 
-def warn_of_neighbours(rows: Rows) -> None:
-    """Warn where rows that are taken for independent are like those before them."""
+def warn_of_neighbours(rows: Rows, what: str) -> None:
+    """Warn where rows that `what` takes for independent are like those before them."""
     tau = tau_of(rows)
     if tau > MOST_TAU:
         checks.warn(
             f"rows are like those before them, with an autocorrelation time of about {tau:.2g} rows, and "
-            f"errors='fisher' takes them for independent: errors may be too small by up to {math.sqrt(2.0 * tau):.2g}. "
+            f"{what} takes them for independent: errors may be too small by up to {math.sqrt(2.0 * tau):.2g}. "
             'Use errors="bootstrap", block="auto"; or shuffle the rows if their order has no meaning.'
         )

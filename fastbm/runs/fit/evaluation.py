@@ -247,12 +247,14 @@ class Evaluation:
     def _estimated_errors(self, model: BoltzmannMachine) -> Errors:
         s = self._settings
         seed = rng.derive(s.seed, rng.MONITOR, 2)
-        if s.errors == "bootstrap":
+        bootstrap, up = s.errors == "bootstrap", self._sample.up
+        if up is not None and up.in_memory and self._sample.weights is None and not (bootstrap and s.block != 1):
+            # patterns with their counts come in any order
+            warn_of_neighbours(up, f"errors={s.errors!r}" + (" with block=1" if bootstrap else ""))
+        if bootstrap:
             return self._refitting(model).errors()
         n_rows = self._sample.n_rows
         assert n_rows is not None
-        if self._sample.up is not None and self._sample.up.in_memory and self._sample.weights is None:
-            warn_of_neighbours(self._sample.up)  # patterns with their counts come in any order
         enough = self._sample.up is not None and has_enough(model, n_rows)
         rows, weights = (self._sample.rows, self._sample.weights) if enough else (None, None)  # else samples are drawn
         found = fisher_errors(
