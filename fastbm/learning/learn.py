@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -117,6 +118,11 @@ class Learner:
         return over or (self.stopping.hopeless and not gains)
 
     @property
+    def r_hat(self) -> float:
+        """R-hat of the free chains; nan where there are none, or they were looked at too seldom."""
+        return math.nan if self._chains is None else self._chains.r_hat
+
+    @property
     def streams(self) -> dict[str, Stream]:
         """Streams that an epoch records."""
         arrays, n_units = self.start.couplings.arrays, self.start.n_units
@@ -175,7 +181,7 @@ class Learner:
         astray = self._watch if self.astray else None
         if astray is None and self._best is None:
             self.driver.judge(self.n_epochs)
-        r_hat = np.nan if self._chains is None else self._chains.r_hat
+        r_hat = self.r_hat
         hidden = bool(self.start.n_hidden) and self.settings.method in BROKEN
         idle = self._watch if hidden and self._watch is not None and self._watch.idle else None
         endless = bool(self.driver.converged) and self._sample.has_no_optimum(self.settings)

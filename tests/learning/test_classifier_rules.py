@@ -64,6 +64,15 @@ def test_what_fits_warn_of_is_told_once_with_the_classes(method: str) -> None:
         assert all(text.startswith("class c: in cross-validation: ") for text in texts[1:])
 
 
+def test_chains_of_a_class_that_do_not_mix_are_told() -> None:
+    """Rows of one class have two modes, between which single flips do not lead."""
+    draw = np.random.default_rng(0)
+    modes = (draw.random((300, 1)) < 0.5) ^ (draw.random((300, 12)) < 0.03)
+    rows = np.concatenate([modes, draw.random((300, 12)) < 0.5])
+    with pytest.warns(bm.ConvergenceWarning, match=r"^class modes: free chains do not mix: r_hat = .* after epoch 60"):
+        bm.BoltzmannClassifier("pcd", epochs=60, learning_rate=0.3).fit(rows, np.repeat(["modes", "noise"], 300))
+
+
 def test_log_z_comes_from_any_method(monkeypatch: pytest.MonkeyPatch) -> None:
     up, labels = blobs(150, 6)
     exact = bm.BoltzmannClassifier(log_z="exact").fit(up, labels)

@@ -22,6 +22,7 @@ from ..closed_forms import naive_mean_field
 from ..closed_forms.learn import CLOSED_FORMS, spin_machine
 from ..learn import AIS_BETAS, learn_to_end, way_out
 from ..methods import OF_RULES, PRESETS
+from ..monitor.chains import R_HAT_OF_CHAINS, describe_unmixed
 from ..rules import prepare
 from ..settings import FitSettings
 from ..training_set import Sample
@@ -158,6 +159,9 @@ def learn(
     learner = learn_to_end(start, data, settings, threads=threads)
     if learner.astray:
         checks.warn(f"learning diverged. {way_out(settings)}")
+    elif learner.r_hat > R_HAT_OF_CHAINS:
+        s = settings
+        checks.warn(describe_unmixed(learner.r_hat, learner.n_epochs, s.free, s.n_sweeps, s.learning_rate))
     return _with_log_z(learner.model, log_z, beta, seed, threads)
 
 

@@ -40,6 +40,18 @@ POWER_STEPS = 50
 R_HAT_OF_CHAINS = 1.2
 
 
+def describe_unmixed(r_hat: float, n_epochs: int, free: str, n_sweeps: int, learning_rate: float) -> str:
+    """Return that free chains do not mix after so many epochs, with the ways out of such settings."""
+    ways = [f"raise n_sweeps (it was {n_sweeps})"]
+    ways += {"gibbs": ['use free="tempering" or free="auto"'], "tempering": ["raise n_betas"]}.get(free, [])
+    ways.append(f"lower learning_rate (it was {learning_rate:g})")
+    text = ", or ".join(ways)
+    return (
+        f"free chains do not mix: r_hat = {r_hat:.3g} after epoch {n_epochs}, above {R_HAT_OF_CHAINS:g}; what was "
+        f"learned may be biased. {text[0].upper()}{text[1:]}."
+    )
+
+
 def most_states(model: BoltzmannMachine) -> int:
     """Return how many chains, or rows, are monitored: at most 256, and fewer of large machines."""
     each = sum(array.size for array in model.couplings.arrays)

@@ -10,7 +10,7 @@ import numpy as np
 from ..._base import checks
 from ...learning import verdicts
 from ...learning.errors.statistics import Statistics
-from ...learning.monitor.chains import R_HAT_OF_CHAINS
+from ...learning.monitor.chains import R_HAT_OF_CHAINS, describe_unmixed
 from ...learning.verdicts import Verdict
 from .learned import Learned
 
@@ -43,14 +43,7 @@ def warn_of_chains(run: Learned, more: str = "") -> bool:
     free, n_sweeps = settings["free"], settings["n_sweeps"]
     if free == "auto":  # what was at work at the end
         n_sweeps, free = int(run.metrics["n_sweeps"][-1]), "tempering" if run.metrics["n_betas"][-1] > 1 else free
-    ways = [f"raise n_sweeps (it was {n_sweeps})"]
-    ways += {"gibbs": ['use free="tempering" or free="auto"'], "tempering": ["raise n_betas"]}.get(free, [])
-    ways.append(f"lower learning_rate (it was {settings['learning_rate']:g})")
-    text = ", or ".join(ways)
-    checks.warn(
-        f"free chains do not mix: r_hat = {found.r_hat:.3g} after epoch {found.epoch}, above {R_HAT_OF_CHAINS:g}; what "
-        f"was learned may be biased. {text[0].upper()}{text[1:]}.{more}",
-    )
+    checks.warn(describe_unmixed(found.r_hat, found.epoch, free, n_sweeps, settings["learning_rate"]) + more)
     return True
 
 
