@@ -16,7 +16,7 @@ from .._base.files import is_campaign
 from .._base.workers import check_executor
 from ..runs.bar import check_progress, drawing
 from ..runs.loop import Progress
-from ..runs.stop import SIGNALS, Stop
+from ..runs.stop import SIGNALS, Stop, stop_of
 from ..runs.toml.text import read as read_file
 from ..runs.workers.coordinator import IN_VAIN, Coordinator, Left
 from ..runs.workers.jobs import Job
@@ -152,7 +152,7 @@ def _checked(
         raise ValueError("say executor or workers, not both.")
     workers = None if workers is None else checks.whole("workers", workers, least=1)
     threads = threads if threads is None else threads_module.resolve(threads)
-    stop = Stop(SIGNALS) if stop is None else stop
+    stop = stop_of(stop, SIGNALS)
     if max_seconds is not None:
         stop.limit(checks.real("max_seconds", max_seconds, least=0.0))
     return {

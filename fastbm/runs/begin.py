@@ -25,7 +25,7 @@ from .belief import understanding
 from .loop import Progress, execute
 from .run import Run
 from .spec import APART, KINDS, NOTHING, Given, build, kind_of, read_model
-from .stop import SIGNALS, Broken, Stop
+from .stop import SIGNALS, Broken, Stop, stop_of
 
 STORAGE = ("about", "commit_seconds", "commit_bytes", "compression", "merge")
 
@@ -101,10 +101,7 @@ def make_storage(
 
 def _stop(stop: Stop | None, out: Any, max_seconds: float | None) -> Stop:
     """Make the stop of a run: by time from here on, and by signals, all of them only where there is a file."""
-    if stop is None:
-        stop = Stop(SIGNALS if out is not None else SIGNALS[:1])
-    elif not isinstance(stop, Stop):
-        raise TypeError(f"stop must be a fastbm.runs.stop.Stop, or be left out; got {stop!r}. Use max_seconds.")
+    stop = stop_of(stop, SIGNALS if out is not None else SIGNALS[:1])
     stop.limit(max_seconds)
     return stop
 

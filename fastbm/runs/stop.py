@@ -300,6 +300,19 @@ def _forget_in_child() -> None:
 after_fork(_forget_in_child)
 
 
+def stop_of(given: Stop | None, signals: Iterable[int]) -> Stop:
+    """Return the stop that a call was given, or one by signals.
+
+    Raises
+    ------
+    TypeError
+        If it is none.
+    """
+    if given is not None and not isinstance(given, Stop):
+        raise TypeError(f"stop must be a fastbm.runs.stop.Stop, or be left out; got {given!r}. Use max_seconds.")
+    return Stop(signals) if given is None else given
+
+
 PROC_STAT = Path("/proc/self/stat")
 
 

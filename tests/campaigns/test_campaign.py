@@ -291,6 +291,7 @@ def test_bad_arguments_are_refused(whole: bm.Campaign, tmp_path: Path) -> None:
         ({"out": 3}, TypeError, "out must be a path"),
         ({}, ValueError, "needs a folder"),
         ({"out": tmp_path / "a", "executor": 3}, TypeError, "executor must be"),
+        ({"out": tmp_path / "a", "stop": 3}, TypeError, "stop must be a fastbm.runs.stop.Stop"),
         ({"out": tmp_path / "a", "workers": 0}, ValueError, "workers must be at least 1"),
         ({"out": tmp_path / "a", "workers": 2, "executor": ThreadPoolExecutor(1)}, ValueError, "not both"),
     ):
