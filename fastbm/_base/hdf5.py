@@ -49,6 +49,15 @@ def open_believed(path: str | Path, *, axes: bool = False) -> h5py.File:
     return believed(h5py.File(path, "r"), identity, axes=axes)
 
 
+def format_of(path: str | Path) -> str:
+    """Return the format that a file names, empty where it is not to be believed or names none."""
+    try:
+        with open_believed(path, axes=True) as file:
+            return str(file.attrs.get("format", ""))
+    except (OSError, Unbelievable, *NONSENSE):
+        return ""
+
+
 def identity_of(path: str | Path) -> tuple[int, ...]:
     """Return which file lies at a path, and how it stands: one that is written to has another identity."""
     found = os.stat(path)

@@ -38,10 +38,10 @@ def main(arguments: list[str] | None = None) -> None:
     if shared.alone:  # a tenth of a second, as imports make nothing that could be collected
         gc.set_threshold(COLLECT_FROM, 20, 50)
     code = _code(arguments)
-    if shared.alone:
-        gc.freeze()  # half a second after a first verb, as Python looks through all objects that are left
     if shared.alone and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # all is told; Python would add where it was as it left
+    if shared.alone:
+        gc.freeze()  # half a second after a first verb, as Python looks through all objects that are left
     sys.exit(code)
 
 

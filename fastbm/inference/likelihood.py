@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -62,6 +62,8 @@ class LogLikelihood:
     interval : (2,) tuple of float or None
         Where log Z has a bracket, what this leaves for `mean`.
     log_z : Inference or None
+    clamped : Inference or None
+        The sums over hidden units or missing entries, where these are estimates: log Z with each distinct row clamped.
     """
 
     method: str
@@ -72,6 +74,7 @@ class LogLikelihood:
     bound: str | None = None
     interval: tuple[float, float] | None = None
     log_z: Inference | None = None
+    clamped: Inference | None = None
 
     def __repr__(self) -> str:
         return f"<LogLikelihood: {str(self).splitlines()[0]}>"
@@ -90,7 +93,18 @@ class LogLikelihood:
         if self.log_z is not None and self.log_z.converged is not True:
             doubt = f": {self.log_z.detail['doubt']}" if "doubt" in self.log_z.detail else ""
             lines.append(f"  log Z {VERDICTS[self.log_z.converged]}{doubt}")
+        if self.clamped is not None and self.clamped.converged is not True:
+            lines.append(f"  sums of clamped rows by {self.clamped.method}: {VERDICTS[self.clamped.converged]}")
         return "\n".join(lines)
+
+
+class RowSums(NamedTuple):
+    """Log Z of each row, the standard error of their mean, its bound, and the estimates, where they are some."""
+
+    each: np.ndarray
+    error: float | None
+    bound: str | None
+    found: Inference | None = None
 
 
 def log_likelihood(
@@ -156,7 +170,7 @@ def log_likelihood(
         log_z = infer(_with_rates(model, rows), log_z, beta=beta, moments=False, seed=seed, threads=threads, **options)
     if log_z.log_z is None or np.ndim(log_z.log_z):
         raise ValueError(f"method must give log Z of the machine; {log_z.method!r} does not. Use 'exact' or 'ais'.")
-    sums, error, side = log_sums(model, rows, beta, n_threads, clamped, seed)
+    sums, error, side, found = log_sums(model, rows, beta, n_threads, clamped, seed)
     mean = float(sums.mean())
     return LogLikelihood(
         log_z.method,
@@ -167,6 +181,7 @@ def log_likelihood(
         _bound(side, log_z.bound),
         _interval(mean, log_z) if side == "exact" else None,
         log_z,
+        found,
     )
 
 
@@ -214,13 +229,13 @@ def pseudo_likelihood(
 
 def log_sums(
     model: BoltzmannMachine, rows: np.ndarray, beta: float, threads: int, method: str = "exact", seed: int = 0
-) -> tuple[np.ndarray, float | None, str | None]:
-    """Return log Z with the visible units held at each row of values, the standard error of their mean, and its bound.
+) -> RowSums:
+    """Return log Z with the visible units held at each row of values.
 
     Where a value is NaN, the unit is free.
     """
     if np.isnan(rows).any():
-        return log_sums_of_known(model, rows, beta, threads, method, seed)
+        return RowSums(*log_sums_of_known(model, rows, beta, threads, method, seed))
     if model.has_free_energy:
 
         def one(first: int) -> np.ndarray:
@@ -229,18 +244,18 @@ def log_sums(
                 return log_sums_over_hidden(model, some, beta)
             return -np.atleast_1d(model.free_energy(some, beta=beta))
 
-        return _of_parts(one, rows, PAIR_SECONDS * model.n_units, threads), 0.0, "exact"
+        return RowSums(_of_parts(one, rows, PAIR_SECONDS * model.n_units, threads), 0.0, "exact")
     unique, inverse, counts = np.unique(rows, axis=0, return_inverse=True, return_counts=True)
     clamp = (np.arange(model.n_visible), unique)
     if method == "exact" and model.n_hidden <= MOST_LISTED:
-        return Listed(Clamped.of(model, *clamp), beta, threads).log_z()[inverse.ravel()], 0.0, "exact"
+        return RowSums(Listed(Clamped.of(model, *clamp), beta, threads).log_z()[inverse.ravel()], 0.0, "exact")
     found = run_method(model, method, beta=beta, clamp=clamp, moments=False, seed=seed, threads=threads)
     if found.log_z is None:
         raise ValueError(f"clamped must be a method that gives log Z; {method!r} does not. Use 'exact' or 'ais'.")
     error = None
     if found.log_z_error is not None:
         error = float(np.linalg.norm(counts * found.log_z_error)) / len(rows)
-    return found.log_z[inverse.ravel()], error, found.bound
+    return RowSums(found.log_z[inverse.ravel()], error, found.bound, found)
 
 
 def _of_parts(one: Callable[[int], np.ndarray], rows: np.ndarray, seconds: float, threads: int) -> np.ndarray:

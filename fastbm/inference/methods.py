@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Executor
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -18,7 +18,7 @@ from ..kernels.stopwatch import Stopwatch
 from ..machine.clamping import Clamped
 from ..machine.machine import BoltzmannMachine, check_machine
 from ..machine.magnitude import refuse_beyond_range
-from .ais.method import AIS, MEANS, ReverseAIS
+from .ais.method import AIS, ReverseAIS
 from .counted import confront_approximation
 from .estimator import Drawing, Estimator, Examined
 from .exact.method import Exact
@@ -35,6 +35,8 @@ from .subject import Subject, clamp_of
 from .temperatures import expand_curves
 from .tempering.method import Tempering
 from .verdict import UNASKED
+
+Told = list[tuple[str, type[Warning]]]  # warnings
 
 METHODS: dict[str, type[Estimator]] = {
     cls.name: cls
@@ -135,16 +137,16 @@ def _sizes(chosen: Estimator) -> str:
 def _dispatch(
     model: BoltzmannMachine, chosen: Estimator, clamp: Any, common: dict[str, Any], executor: Executor | None
 ) -> Inference:
-    """Run a method on a machine, or on each of many clamped patterns; those after the first one are pieces."""
+    """Run a method on a machine, or on each of many clamped patterns, which are pieces."""
     cut = {"executor": executor} if executor is not None and chosen.cut else {}
     if clamp is None:
         return _one(chosen, model, common | cut)
     indices, values = clamp
     clamped = Clamped.of(model, indices, values)
-    first = _pattern(Patterns(chosen, clamped, common | cut), 0)
-    results = [first]
     if clamped.n_patterns > 1:
-        results += _others(Patterns(_after(chosen, first), clamped, common), first, executor)
+        results = _each(Patterns(chosen, clamped, common), executor)
+    else:
+        results = [_pattern(Patterns(chosen, clamped, common | cut), 0)]
     if clamped.free.size:
         results = [expand(expand_curves(found, clamped, k), clamped, k) for k, found in enumerate(results)]
     return stack(results) if np.ndim(values) == 2 else results[0]
@@ -167,42 +169,39 @@ def _pattern(patterns: Patterns, k: int) -> Inference:
     return _one(chosen, clamped.machine(k), own)
 
 
-def _after(chosen: Estimator, first: Inference) -> Estimator:
-    """Return the method for patterns after the first one, whose witness, and whose base, they share."""
-    if not isinstance(chosen, Examined):
-        return chosen
-    chosen = chosen.filled(witness=False)
-    if "start" in chosen.names() and (getattr(chosen, "start", None) is None or MEANS in first.detail):
-        chosen = chosen.filled(start=first.detail.get(MEANS, first.detail.get("start")))
-    return chosen
-
-
-def _others(patterns: Patterns, first: Inference, executor: Executor | None) -> Iterator[Inference]:
-    """Run the method on the patterns after the first one, here or by workers."""
-    numbers = range(1, patterns.clamped.n_patterns)
+def _each(patterns: Patterns, executor: Executor | None) -> list[Inference]:
+    """Run the method on every pattern, here or by workers: each is another machine, and is examined by itself."""
+    numbers = range(patterns.clamped.n_patterns)
     if executor is None or not patterns.clamped.free.size:
-        found: Iterable[Inference] = (_pattern(patterns, k) for k in numbers)
+        done = [_keeping(patterns, k) for k in numbers]
     else:
-        found = _by_workers(Pieces(executor, do_pattern, patterns, numbers.stop, numbers.start), numbers)
-    for one in found:
-        if isinstance(patterns.chosen, Examined) and one.detail.get("doubt") == UNASKED:
-            facts = {name: value for name, value in one.detail.items() if name != "doubt"}
-            one = replace(one, converged=first.converged, detail=facts)
-        yield one
+        pieces = Pieces(executor, do_pattern, patterns, len(numbers))
+        done = [pieces.take() for _ in numbers]
+    for text, category, first, n_more in _kinds([told for _, told in done]):
+        more = f" So it is with {n_more} pattern{'s' if n_more > 1 else ''} more." if n_more else ""
+        checks.warn(f"clamped pattern {first}: {text}{more}", category)
+    return [found for found, _ in done]
 
 
-def _by_workers(pieces: Pieces, numbers: range) -> Iterator[Inference]:
-    for _ in numbers:
-        found, told = pieces.take()
-        for text, category in told:
-            checks.warn(text, category)
-        yield found
+def _kinds(told: list[Told]) -> list[tuple[str, type[Warning], int, int]]:
+    """Return the first warning of each category, the pattern that has it, and how many others have one of these."""
+    whose: dict[type[Warning], list[tuple[int, str]]] = {}
+    for k, warnings in enumerate(told):
+        for category, text in {category: text for text, category in reversed(warnings)}.items():
+            whose.setdefault(category, []).append((k, text))
+    return [(some[0][1], category, some[0][0], len(some) - 1) for category, some in whose.items()]
 
 
-def do_pattern(patterns: Patterns, k: int) -> tuple[Inference, list[tuple[str, type[Warning]]]]:
-    """Do a pattern where it has been sent to; return its result and the warnings that belong to it."""
-    with leaving(), single_threaded_blas(), checks.keeping_warnings() as told:
-        return _pattern(patterns._replace(common=patterns.common | {"threads": 1}), k), told
+def _keeping(patterns: Patterns, k: int) -> tuple[Inference, Told]:
+    """Return the result of a pattern and the warnings that belong to it."""
+    with checks.keeping_warnings() as told:
+        return _pattern(patterns, k), told
+
+
+def do_pattern(patterns: Patterns, k: int) -> tuple[Inference, Told]:
+    """Do a pattern where it has been sent to."""
+    with leaving(), single_threaded_blas():
+        return _keeping(patterns._replace(common=patterns.common | {"threads": 1}), k)
 
 
 def _one(chosen: Estimator, model: BoltzmannMachine, common: Mapping[str, Any]) -> Inference:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import stdtrit
 
+from .._base import checks
 from .._base.arrays import near_one
 from .._base.threads import fan_out
 from ..machine.clamping import Clamped
@@ -71,10 +72,12 @@ class Temperatures:
         pattern : int, optional
             Which one, where units were clamped at many patterns.
         """
+        if not isinstance(inference, Inference):
+            raise TypeError(f"inference must be what infer returned; got {type(inference).__name__}.")
         detail = inference.detail
         if "patterns" in detail:
             n_patterns = len(detail["patterns"])
-            if pattern is None or not 0 <= pattern < n_patterns:
+            if pattern is None or not 0 <= (pattern := checks.whole("pattern", pattern)) < n_patterns:
                 raise ValueError(f"pattern must say which of the {n_patterns} clamped patterns; got {pattern!r}.")
             detail = detail["patterns"][pattern]
         elif pattern is not None:

@@ -75,15 +75,23 @@ def write(path: str | Path, format_name: str, fill: Callable[[Any], None], *, ov
     Raises
     ------
     StorageError
-        If the file exists and `overwrite` is not set, it is a folder, or the disk refuses.
+        If the file exists and `overwrite` is not set, or it is another than `format_name` says; or the disk refuses.
     """
     import h5py
+
+    from .._base.hdf5 import format_of
 
     path = Path(path)
     if path.is_dir():
         raise checks.StorageError(f"{path} is a folder, not a file. Write elsewhere.")
     if os.path.lexists(path) and not overwrite:
         raise checks.StorageError(f"{path} exists. Pass overwrite=True to replace it.")
+    found = format_of(path) if path.is_file() else "no file"
+    if path.exists() and not path.is_symlink() and found != format_name:  # what a link leads to stays
+        raise checks.StorageError(
+            f"{path} is no file of this kind ({format_name!r}) but another ({found or 'not of fastbm'}). It is never "
+            "overwritten. Write elsewhere."
+        )
     with h5py.File("image", "w", driver="core", backing_store=False) as file:
         file.attrs["format"] = format_name
         file.attrs[SEALED] = True  # so that a file that lost its seal is not taken for an older one, which had none
@@ -133,17 +141,6 @@ def opened(path: str | Path, format_name: str, none_such: str) -> Iterator[Any]:
             raise files.damaged(path, error) from None
         except (OSError, *hdf5.NONSENSE) as error:
             raise files.damaged(path, f"it is not laid out as fastbm does it ({error})") from error
-
-
-def format_of(path: str | Path) -> str:
-    """Return the format that a file names, empty where HDF5 cannot say; nothing else of it is checked."""
-    import h5py
-
-    try:
-        with h5py.File(path, "r") as file:
-            return str(file.attrs.get("format", ""))
-    except (OSError, ValueError, TypeError):
-        return ""
 
 
 def _check_format(path: str | Path, file: Any, format_name: str, none_such: str, *, has_seal: bool) -> None:

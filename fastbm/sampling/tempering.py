@@ -288,7 +288,7 @@ class TemperedChains(Adapter):
 
 
 def _cluster(name: str, given: Any) -> bool:
-    return flag(name, given) if isinstance(given, (bool, np.bool_)) else bool(checks.choice(name, given, ("houdayer",)))
+    return (isinstance(given, str) and given == "houdayer") or flag(name, given)
 
 
 @options

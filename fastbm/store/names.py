@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import secrets
@@ -135,6 +136,10 @@ class Names:
             return os.listdir(self.parts)
         except (FileNotFoundError, NotADirectoryError):
             return []
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                return []
+            raise
 
 
 def is_own(name: str) -> bool:

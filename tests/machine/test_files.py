@@ -111,3 +111,17 @@ def test_a_lattice_stays_one_in_other_units_and_in_a_file(tmp_path: Path) -> Non
     assert load(path).origin == model.origin
     run = bm.sample(load(path), n_chains=2, n_sweeps=4, observables=["structure_factor"], progress=False)
     assert run.observables["structure_factor"].shape == (4, 2)
+
+
+def test_files_of_others_are_not_overwritten_and_machines_are_no_runs(tmp_path: Path) -> None:
+    text, run = tmp_path / "notes.txt", tmp_path / "run.h5"
+    text.write_text("precious")
+    bm.sample(MODEL, n_sweeps=2, out=run, progress=False)
+    os.mkfifo(tmp_path / "pipe")
+    for path in (text, run, tmp_path / "pipe"):
+        with pytest.raises(StorageError, match=r"is no file of this kind .* never overwritten"):
+            MODEL.save(path, overwrite=True)
+    assert text.read_text() == "precious" and bm.open(run).finished
+    MODEL.save(tmp_path / "m.h5")
+    with pytest.raises(StorageError, match=r"m\.h5 is not a fastbm run but a fastbm model, which fastbm\.load reads"):
+        bm.open(tmp_path / "m.h5")

@@ -140,3 +140,15 @@ def test_parameters_whose_energies_overflow_are_refused():
 def test_free_energy_refuses_coupled_hidden_units_and_tells_the_way_out(layout):
     with pytest.raises(ValueError, match=r'not coupled to one another.*infer\(model, "exact", clamp='):
         make(layout, "spin").free_energy([1, 1, 1])
+
+
+def test_units_that_others_leave_no_digits_for_are_refused():
+    """A bias of 1e18 holds its unit beyond all digits of the others; where all numbers are huge, none is lost."""
+    from fastbm import infer, sample
+
+    model = BoltzmannMachine(np.zeros((3, 3)), [1e18, 0.2, 0.3], names=["a", "b", "c"])
+    for ask in (lambda: sample(model, n_sweeps=3), lambda: infer(model, "ais"), lambda: infer(model, "exact")):
+        with pytest.raises(ValueError, match=r"no digits left for unit b: its log-odds are 0\.4 at most.*clamp="):
+            ask()
+    assert infer(BoltzmannMachine(1e18 * PAIR, [1e17, 0.0]), "exact").log_z > 1e17
+    assert sample(BoltzmannMachine(np.zeros((2, 2)), [1e12, 0.2]), n_sweeps=3).finished

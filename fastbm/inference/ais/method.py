@@ -229,7 +229,7 @@ class AIS(_Paths, Drawing):
         verdict = _wide(verdict, found)
         result: dict[str, Any] = {"log_z": found.log_mean, "log_z_error": found.error, "bound": "stochastic lower"}
         if moments:
-            part = max(found.errors.get(name, 0.0) for name in ("valley", "other way"))
+            part = max(found.error or 0.0, *(found.errors.get(name, 0.0) for name in ("valley", "other way")))
             others = seen.up if seen is not None and "other way" in found.errors else None
             result |= weighted_moments(job.model, up, found.weights, found.log_mean, job.beta, part, others)
         detail = _detail(job, log_w, found) | about | bracket

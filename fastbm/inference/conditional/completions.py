@@ -22,6 +22,7 @@ from scipy.special import expit
 from ..._base import rng
 from ..._base.threads import fan_out, single_threaded_blas
 from ...data.rows import Rows
+from ...diagnostics.verdicts import all_of
 from ...machine.clamping import Clamped
 from ...machine.couplings import row_blocks
 from ...machine.machine import BoltzmannMachine
@@ -151,14 +152,17 @@ def sum_alike(model: BoltzmannMachine, alike: Alike, beta: float, threads: int, 
 
 def log_sums_of_known(
     model: BoltzmannMachine, rows: np.ndarray, beta: float, threads: int, method: str = "exact", seed: int = 0
-) -> tuple[np.ndarray, float | None, str | None]:
-    """Return log Z with the known units of each row held, the standard error of their mean, and its bound.
+) -> tuple[np.ndarray, float | None, str | None, Inference | None]:
+    """Return log Z with the known units of each row held, the standard error of their mean, its bound, and an estimate.
+
+    That is the worst one, or none where all are exact.
 
     `method` is for rows whose fillings are not listed.
     """
     gapped = Gapped(model, rows)
     each, errors = np.empty(len(gapped)), np.zeros(len(gapped))
     known = True
+    worst: Inference | None = None
     bounds: set[str | None] = set()
     for filled in gapped.filled():
         each[filled.rows] = log_sum(log_weights(model, filled, beta))
@@ -178,10 +182,12 @@ def log_sums_of_known(
         known &= found.log_z_error is not None
         errors[alike.rows] = 0.0 if found.log_z_error is None else found.log_z_error
         bounds.add(found.bound)
+        if worst is None or all_of([worst.converged, found.converged]) is not worst.converged:
+            worst = found
     error = float(np.linalg.norm(gapped.shares * errors)) if known else None
     others = bounds - {"exact"}
     bound = "exact" if not others else others.pop() if len(others) == 1 else None
-    return each[gapped.of_row], error, bound
+    return each[gapped.of_row], error, bound, worst
 
 
 def forecast_of_known(model: BoltzmannMachine, rows: Rows) -> float:

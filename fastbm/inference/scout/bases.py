@@ -32,8 +32,9 @@ def check_start(model: BoltzmannMachine, start: Any, argument: str = "start") ->
         checks.choice(argument, start, STARTS)
         if start == "data" and model.base_rates is None:
             raise ValueError(
-                f'{argument}="data" needs the base rates of the data, which this machine does not carry. Give it some '
-                f"by model.with_base_rates(rows), or pass {argument}=means."
+                f'{argument}="data" needs the base rates of the data, which this machine does not carry (nor '
+                f"does one with clamped units). Give it some by model.with_base_rates(bm.smoothed_rates(rows, model)), "
+                f"or pass {argument}=means."
             )
         return
     means = checks.finite_array(argument, start)

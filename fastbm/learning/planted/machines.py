@@ -89,7 +89,7 @@ def measure(model: BoltzmannMachine, beta: float, holdout: np.ndarray, seed: int
     common: dict[str, Any] = {"beta": beta, "clamp": None, "moments": True, "threads": threads}
     found = run_method(spins, method, seed=rng.derive(seed, rng.MONITOR), **common, **options)
     assert found.log_z is not None and found.mean is not None
-    sums, error, _ = log_sums(spins, spins.convention.values(holdout, np.float64), beta, threads)
+    sums, error, *_ = log_sums(spins, spins.convention.values(holdout, np.float64), beta, threads)
     log_p_error = math.hypot(float(found.log_z_error or 0.0), error or 0.0)
     log_p = float(sums.mean() - found.log_z)
     return MachineMoments(method, found.mean[:n], _pairs(found.second_moment, n), log_p, log_p_error)

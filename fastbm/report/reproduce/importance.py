@@ -9,6 +9,7 @@ from __future__ import annotations
 import warnings
 from pathlib import Path
 from typing import Any
+from zipfile import is_zipfile
 
 import numpy as np
 
@@ -50,6 +51,8 @@ def mnist(*, threads: int | None, data: Any, effort: float) -> list[Found]:
     """Return the test error in per cent; `data` is ``mnist.npz`` with its four usual members."""
     if not Path(data).is_file():
         raise StorageError(f"{data} {no_file(data)}.")
+    if not is_zipfile(data):
+        raise ValueError(f"{data} is no .npz file. Give mnist.npz with its four usual members.")
     with np.load(data) as file:
         names = ("train_images", "train_labels", "test_images", "test_labels")
         if missing := [name for name in names if name not in file.files]:

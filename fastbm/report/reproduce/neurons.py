@@ -29,8 +29,8 @@ SHAPE = (40_000, 50)  # of that recording
 def pairs(*, threads: int | None, data: Any, effort: float) -> list[Found]:
     """Return I_2 / I_N in groups of ten cells of a recording; the error is that of a group, as they share cells."""
     rows = _rows(data)
-    if rows.shape[1] < CELLS:
-        raise ValueError(f"{data} has {rows.shape[1]} cells, and groups of {CELLS} are wanted.")
+    if rows.ndim != 2 or rows.shape[1] < CELLS:
+        raise ValueError(f"{data} has shape {rows.shape}; (times, cells) of at least {CELLS} cells is wanted.")
     chance = np.random.default_rng(0)
     groups = [np.sort(chance.permutation(rows.shape[1])[:CELLS]) for _ in range(max(3, int(GROUPS * effort)))]
     found = [pair_information(rows[:, group], n_resamples=5, threads=threads) for group in groups]

@@ -10,6 +10,7 @@ import numpy as np
 
 from ... import diagnostics
 from ..._base import checks, threads as threads_module
+from ...diagnostics.bits import r_hat_limit
 from ...diagnostics.drift import drifts
 from ...sampling.observables import OF_PAIRS
 from .samples import Samples
@@ -35,8 +36,9 @@ T = TypeVar("T")
 class Quantity(NamedTuple):
     """Diagnostics of one quantity at one temperature (and clamped pattern): R-hat, effective sample size, drift.
 
-    `limit` is the largest R-hat that passes; `drifts` says that both halves of the run have other means. Where it
-    never changed, R-hat and effective samples are NaN: nothing tells whether it would have.
+    `limit` is the largest R-hat that passes, `chance` what so few samples may have by chance; `drifts` says that both
+    halves of the run have other means. Where it never changed, R-hat and effective samples are NaN: nothing tells
+    whether it would have.
     """
 
     name: str
@@ -46,6 +48,7 @@ class Quantity(NamedTuple):
     ess_tail: float = float("nan")
     limit: float = diagnostics.R_HAT_LIMIT
     drifts: bool = False
+    chance: float = 0.0
 
     @property
     def label(self) -> str:
@@ -56,6 +59,11 @@ class Quantity(NamedTuple):
     def agrees(self) -> bool:
         """Whether chains have the same mean, and so have both halves of the run."""
         return not (self.r_hat > self.limit or self.drifts)
+
+    @property
+    def contradicts(self) -> bool:
+        """Whether chains, or halves of the run, are further apart than chance may bring them."""
+        return self.drifts or self.r_hat > max(self.limit, self.chance)
 
     @property
     def varies(self) -> bool:
@@ -95,14 +103,16 @@ def quantities_of(
     found, n_series, betas = [], len(series) * len(together), run.beta
     for name, chains, columns in by_group(run, series, together):
         varies = not run.at_log_times and _varies(columns)
-        r_hat = float(diagnostics.r_hat(_ranked(columns))) if varies else np.nan
+        ranked = _ranked(columns)
+        r_hat = float(diagnostics.r_hat(ranked)) if varies else np.nan
+        chance = r_hat_limit(max(len(ranked) // 2, 1), ranked.shape[1], n_series) if varies else 0.0
         bulk = tail = np.nan
         if ess and varies:
             bulk, tail = diagnostics.ess_bulk(columns), diagnostics.ess_tail(columns)
         moves = varies and columns.shape[1] >= FEWEST_TO_DRIFT and len(columns) >= FEWEST_SAMPLES
         drift = moves and drifts(columns, n_quantities=n_series)
         beta = float(betas[chains[0]])
-        found.append(Quantity(name, beta, r_hat, float(bulk), float(tail), drifts=drift))
+        found.append(Quantity(name, beta, r_hat, float(bulk), float(tail), drifts=drift, chance=chance))
     return found
 
 
@@ -216,8 +226,11 @@ def _judge(run: Samples) -> Judgement:
         return Judgement(False, "the stopping rule was not met")
     series, units = _of_series(run), _of_units(run)
     watched = tuple(series + units)
-    if bad := [q for q in watched if not q.agrees]:
+    if bad := [q for q in watched if q.contradicts]:
         return Judgement(False, _disagreement(max(bad, key=lambda q: q.r_hat)), watched)
+    if few := [q for q in watched if not q.agrees]:
+        worst = max(few, key=lambda q: q.r_hat)
+        return Judgement(None, f"{_disagreement(worst)}, which chance may bring to so few samples", watched)
     if len({q.name for q in series}) < len(watched_names(run)):
         return Judgement(None, "an observable is not always finite", watched)
     if _frozen(run):
@@ -295,7 +308,10 @@ def has_converged(run: Samples) -> bool | None:
 def verdicts(run: Samples) -> dict[str, bool | None]:
     """Return the verdict of each quantity by its label: False where chains disagree, None where nothing decides it."""
     found = judge(run)
-    return {q.label: q.agrees and (found.converged or None) if q.varies else None for q in found.quantities}
+    return {
+        q.label: not q.contradicts and ((q.agrees and found.converged) or None) if q.varies else None
+        for q in found.quantities
+    }
 
 
 def _frozen(run: Samples) -> bool:

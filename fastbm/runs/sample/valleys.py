@@ -16,7 +16,8 @@ LONG_SECONDS = 10.0  # of one thread, by the built-in speeds, of which a look of
 
 def is_even(run: Samples) -> bool:
     """Return whether the machine that is sampled is even under a flip of all units; with clamped ones it never is."""
-    return not run.config["sample"].get("n_patterns") and run._start_is_even
+    held = run.config["sample"].get("n_patterns") and run._reader.inputs["clamp/indices"].size
+    return not held and run._start_is_even
 
 
 def starts_at_one_point(run: Samples) -> bool:

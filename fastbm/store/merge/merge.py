@@ -18,6 +18,7 @@ from ..names import TEMPORARY, Names
 from ..place import check_replaceable
 
 LARGEST_MERGE_BYTES = 20 * 10**9
+RESERVE = 16 << 20  # bytes that a merge leaves free, unless it is asked for
 
 
 def merge_parts(path: str | os.PathLike[str]) -> str:
@@ -121,8 +122,9 @@ def reason_to_keep_parts(names: Names) -> str | None:
     free = shutil.disk_usage(names.parts).free
     if size > LARGEST_MERGE_BYTES:
         return f"it has {size / 1e9:.1f} GB, and above {LARGEST_MERGE_BYTES / 1e9:.0f} GB only fastbm.merge does"
-    if free < size + (16 << 20):
-        return f"merging needs {size / 1e6:.1f} MB and {free / 1e6:.1f} MB are free"
+    if free < (needed := size + RESERVE):
+        reserve = f"{RESERVE / 1e6:.0f} to stay free"
+        return f"merging needs {needed / 1e6:.1f} MB, of them {reserve}; {free / 1e6:.1f} MB are free"
     return None
 
 
