@@ -18,6 +18,9 @@ from typing import Any
 import h5py
 from h5py import h5a, h5d, h5g, h5l, h5o, h5s, h5t
 
+from .checks import StorageError
+from .files import check_seal
+
 # What stumbles over a file that makes no sense raises one of these.
 NONSENSE = (KeyError, IndexError, TypeError, ValueError, AttributeError, RuntimeError, OverflowError)
 LARGEST_CHUNK = 1 << 20  # bytes
@@ -49,12 +52,17 @@ def open_believed(path: str | Path, *, axes: bool = False) -> h5py.File:
     return believed(h5py.File(path, "r"), identity, axes=axes)
 
 
-def format_of(path: str | Path) -> str:
-    """Return the format that a file names, empty where it is not to be believed or names none."""
+def sealed_format(path: str | Path) -> str:
+    """Return the format that a file with the seal of machines names; empty where it has none, or bytes are others.
+
+    HDF5 may look for ever in a file that is not as it was written.
+    """
     try:
+        if not check_seal(Path(path)):
+            return ""
         with open_believed(path, axes=True) as file:
             return str(file.attrs.get("format", ""))
-    except (OSError, Unbelievable, *NONSENSE):
+    except (OSError, StorageError, Unbelievable, *NONSENSE):
         return ""
 
 

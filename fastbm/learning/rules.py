@@ -207,7 +207,7 @@ def check(
     }
     found = FitSettings(**usual | values | fixed)
     if free != "exact":  # else a look is little beside an epoch
-        n_looks = max(1, found.epochs // found.monitor_every)
+        n_looks = max(1, preset.epochs // found.monitor_every)  # whatever epochs are: a run may be extended
         found = replace(found, look_seconds=min(found.look_seconds, LOOKS_SECONDS / n_looks))
     _check_pretraining(model, found)
     if found.free == AUTO and found.n_chains == 1:

@@ -187,8 +187,8 @@ class Monitor(Options):
     weights_every, samples_every, monitor_every : int
         Epochs between two records of weights, of the free chains' states (0: never; there are none where chains start
         anew), of metrics. Of these, pseudo-likelihoods are those of 256 rows at most, drawn once by `seed`; exact
-        likelihoods are there where a look takes 0.1 s at most and, if learning takes no exact sums itself, all of them
-        about 5 s.
+        likelihoods are there where a look takes 0.1 s at most and, if learning takes no exact sums itself, as many as a
+        rule has epochs by default about 5 s.
     until : dict, optional
         Stop when these metrics ("moment_error", "gradient") are down to these values. Where "moment_error" comes down
         to the noise of the chains, which is above its target, learning ends too, with a warning that says how many

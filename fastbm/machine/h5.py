@@ -79,14 +79,14 @@ def write(path: str | Path, format_name: str, fill: Callable[[Any], None], *, ov
     """
     import h5py
 
-    from .._base.hdf5 import format_of
+    from .._base.hdf5 import sealed_format
 
     path = Path(path)
     if path.is_dir():
         raise checks.StorageError(f"{path} is a folder, not a file. Write elsewhere.")
     if os.path.lexists(path) and not overwrite:
         raise checks.StorageError(f"{path} exists. Pass overwrite=True to replace it.")
-    found = format_of(path) if path.is_file() else "no file"
+    found = sealed_format(path) if path.is_file() else "no file"
     if path.exists() and not path.is_symlink() and found != format_name:  # what a link leads to stays
         raise checks.StorageError(
             f"{path} is no file of this kind ({format_name!r}) but another ({found or 'not of fastbm'}). It is never "

@@ -12,7 +12,7 @@ from rich.markup import escape
 from .._base import files
 from .._base.checks import StorageError
 from .._base.files import is_campaign
-from .._base.hdf5 import format_of
+from .._base.hdf5 import sealed_format
 from .._base.shown import printable
 from ..campaigns.generations import read_all
 from ..campaigns.status import opened
@@ -105,7 +105,7 @@ def _verify_small(out: Path, console: Console) -> bool:
 def content(path: str) -> dict[str, str]:
     """Say what a machine's or a classifier's file holds, or what is wrong with it."""
     try:
-        if format_of(path) != CLASSIFIER:
+        if sealed_format(path) != CLASSIFIER:
             machine = load(path)
             return {"what": f"a machine of {machine.n_units} {machine.units} units"}
         classifier = BoltzmannClassifier.load(path)

@@ -12,7 +12,7 @@ from typing import Any
 
 from .._base.checks import DamagedRun, StorageError
 from .._base.files import is_campaign
-from .._base.hdf5 import format_of
+from .._base.hdf5 import sealed_format
 from .._base.streams import Stream
 from . import hdf
 from .chain import Origin, parse_settings, read_origin, way_out_of_lost_parts
@@ -197,7 +197,7 @@ def _open_merged(names: Names, trust: bool) -> MergedFile:
             raise StorageError(f"{names.shown} is not a fastbm run (not an HDF5 file).") from None
         if isinstance(error, Foreign):
             raise StorageError(f"{names.shown} is not a fastbm run (no format attribute).") from None
-    if (other := format_of(names.merged)) not in ("", FORMAT):
+    if (other := sealed_format(names.merged)) not in ("", FORMAT):
         raise StorageError(f"{names.shown} is not a fastbm run but a {other}, which fastbm.load reads.")
     if trust:
         return MergedFile(names.merged, trust=True)

@@ -243,6 +243,11 @@ REFUSED: dict[str, tuple[Callable[..., bm.Run], dict[str, Any], str]] = {
         {"epochs": 3},
         r"schedule='cosine' .* epochs=5, .* Begin a longer one: fit\(\.\.\., epochs=8\)",
     ),
+    "climbs are cut short": (
+        lambda **o: bm.fit(ROWS, method="exact", n_hidden=1, l2=1e-3, epochs=5, **o),
+        {"epochs": 3},
+        r"n_starts=8 climbs share epochs=5, so that a longer run .* Begin a longer one: fit\(\.\.\., epochs=8\)",
+    ),
     "gradient vanished": (
         lambda **o: bm.fit(ROWS, method="exact", l2=1.0, epochs=300, **o),
         {"epochs": 3},

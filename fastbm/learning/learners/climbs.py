@@ -20,6 +20,11 @@ FINALISTS = 2
 ALIKE = 1e-6  # difference of values of climbs on one hill
 
 
+def enough_iterations(n_starts: int) -> int:
+    """Return how many there must be, so that more of them would make no climb longer."""
+    return max(FIRST * n_starts, SECOND * FINALISTS)
+
+
 class Climbs:
     """Descents from all `points`, of about `n_iterations` in a round at most."""
 

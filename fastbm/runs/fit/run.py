@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...learning.learners.climbs import enough_iterations
 from ...learning.settings import FitSettings
 from ...store import Extension
 from ..loop import Task
@@ -56,6 +57,12 @@ class FitRun(Learned):
             return (
                 f"schedule={settings['schedule']!r} lets the learning rate fall over epochs={settings['epochs']}, so "
                 "that a longer run differs from its first epoch on"
+            )
+        n_starts, epochs = settings.get("n_starts", 1), settings["epochs"]
+        if settings["optimizer"] == "l-bfgs" and n_starts > 1 and epochs < enough_iterations(n_starts):
+            return (
+                f"n_starts={n_starts} climbs share epochs={epochs}, so that a longer run climbs further from each "
+                "start and may choose another"
             )
         return ""
 
