@@ -288,7 +288,7 @@ class TemperedChains(Adapter):
 
 
 def _cluster(name: str, given: Any) -> bool:
-    return (isinstance(given, str) and given == "houdayer") or flag(name, given)
+    return bool(checks.choice(name, given, ("houdayer",))) if isinstance(given, str) else flag(name, given)
 
 
 @options
