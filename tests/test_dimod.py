@@ -145,7 +145,10 @@ def test_draws_are_from_the_exact_distribution() -> None:
     ("sampler", "options", "text"),
     [
         (AnnealingSampler, {"beta_range": [2.0, 1.0]}, "from hot to cold"),
-        (AnnealingSampler, {"beta_range": [1.0]}, r"must be \(hot, cold\); got 1 numbers"),
+        (AnnealingSampler, {"beta_range": [1.0]}, r"must be \(hot, cold\); got \[1\.0\]"),
+        (AnnealingSampler, {"beta_range": 5}, r"must be \(hot, cold\); got 5"),
+        (AnnealingSampler, {"time_limit": -1}, "time_limit must be at least 0"),
+        (TemperingSampler, {"time_limit": -1}, "time_limit must be at least 0"),
         (AnnealingSampler, {"beta_schedule_type": "custom"}, "which needs it"),
         (AnnealingSampler, {"beta_schedule": [1.0]}, 'goes with beta_schedule_type="custom"'),
         (

@@ -159,7 +159,9 @@ def named(verb: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
 
 def no_file(path: str | os.PathLike[str]) -> str:
     """Return what is wrong with a path at which there is no file."""
-    return "is a folder, not a file" if os.path.isdir(path) else "does not exist"
+    if os.path.isdir(path):
+        return "is a folder, not a file"
+    return "is a pipe or a device, not a file: write it to one first" if os.path.exists(path) else "does not exist"
 
 
 def choice(argument: str, value: Any, valid: Iterable[str]) -> str:

@@ -215,5 +215,6 @@ def open_campaign(path: str | os.PathLike[str]) -> Campaign:
     """
     folder = checks.place("path", path)
     if not (found := read_all(folder)):
-        raise StorageError(f"{path} holds no campaign (no generation-0000.json).")
+        there = "holds no campaign (no generation-0000.json)" if folder.exists() else "does not exist: no such campaign"
+        raise StorageError(f"{path} {there}.")
     return Campaign(folder, found)

@@ -22,7 +22,7 @@ from .._base import checks
 from ..inference.methods import infer
 from ..models.quadratic import check_bqm, from_bqm
 from ..runs.sample.verb import sample
-from .common import nothing, range_of, rows_of, sample_set, schedule_of, seed_of, timing_of
+from .common import limit_of, nothing, range_of, rows_of, sample_set, schedule_of, seed_of, timing_of
 from .trajectories import kernel_of, states_along, sweeps_of
 
 __all__ = ["AnnealingSampler", "ExactSampler", "TemperingSampler"]
@@ -143,7 +143,7 @@ class AnnealingSampler(_Sampler, dimod.Initialized):
             model, num_sweeps, num_sweeps_per_beta, beta_range, beta_schedule_type, beta_schedule, threads
         )
         initial = "random" if initial_states is None else rows_of(parsed.initial_states, bqm)
-        ready = time.perf_counter_ns()
+        ready, time_limit = time.perf_counter_ns(), limit_of(time_limit)
         limited = time_limit is not None or interrupt_function is not None
         size = BATCH if limited else num_reads
         cooling: dict[str, Any] = {"betas": betas}
@@ -264,7 +264,7 @@ class TemperingSampler(_Sampler):
         ready = time.perf_counter_ns()
         run = sample(
             model, "tempering", n_chains=num_replicas, n_sweeps=num_sweeps, burn_in=0, keep="best", k=num_reads,
-            seed=seed, threads=threads, max_seconds=time_limit,
+            seed=seed, threads=threads, max_seconds=limit_of(time_limit),
             **{name: value for name, value in ladder.items() if value is not None},
         )  # fmt: skip
         done = time.perf_counter_ns()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import dimod
 import numpy as np
@@ -23,6 +24,11 @@ def seed_of(seed: int | None) -> int:
     return secrets.randbelow(_SEEDS) if seed is None else checks.whole("seed", seed, most=_SEEDS - 1)
 
 
+def limit_of(seconds: Any) -> float | None:
+    """Return a limit of time that was given, if any."""
+    return None if seconds is None else checks.real("time_limit", seconds, least=0.0)
+
+
 def range_of(
     model: BoltzmannMachine, given: Sequence[float] | None, threads: int | None, *, anneals: bool
 ) -> tuple[float, float]:
@@ -31,8 +37,8 @@ def range_of(
         own = own_betas(Conditioned(model, None, 1), threads or 1)
         hot, cold = (own.first, own.last) if anneals else (own.hot, own.cold)
         return (hot, cold) if np.isfinite(cold) else (0.1, 1.0)  # where all states are alike
-    if len(given) != 2:
-        raise ValueError(f"beta_range must be (hot, cold); got {len(given)} numbers.")
+    if np.shape(given) != (2,):
+        raise ValueError(f"beta_range must be (hot, cold); got {given!r}.")
     hot, cold = (checks.real("beta_range", value, least=0.0) for value in given)
     if hot > cold:
         raise ValueError(f"beta_range must lead from hot to cold, the smaller one first; got {hot:g} and {cold:g}.")
