@@ -90,8 +90,8 @@ def check_names(names: Any, n_visible: int, n_units: int) -> Names:
     if repeated:
         _refuse_repeated(repeated[0], found[n_given:])
     kept = [as_kept(name) for name in found]
-    if empty := next((name for name in kept if isinstance(name, str) and "\0" in name), None):
-        raise ValueError(f"names must not hold a zero character, which files cannot keep; got {empty!r}.")
+    if cut := next((name for name in kept if isinstance(name, str) and "\0" in name), None):
+        raise ValueError(f"names must not hold a zero character, which files cannot keep; got {cut!r}.")
     if len(set(kept)) < len(kept):
         text = next(name for name, count in Counter(kept).items() if count > 1)
         alike = " and ".join(repr(name) for name in found if as_kept(name) == text)

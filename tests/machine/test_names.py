@@ -167,3 +167,8 @@ def test_names_of_a_file_are_checked() -> None:
             names_from_bytes(np.frombuffer(data.encode("latin-1"), np.uint8), 2)
     with pytest.raises(ValueError, match="bytes of a text"):
         names_from_bytes(np.zeros(3), 3)
+
+
+def test_a_zero_character_is_refused() -> None:
+    with pytest.raises(ValueError, match="names must not hold a zero character"):
+        bm.BoltzmannMachine(np.zeros((2, 2)), names=["a\0b", "c"])

@@ -100,7 +100,7 @@ class Lbfgs:
             return value, gradient / stretch
 
         def accept(stretched: np.ndarray) -> None:
-            found = next(one for one in reversed(latest) if np.array_equal(one[0], stretched))
+            found = next((one for one in reversed(latest) if np.array_equal(one[0], stretched)), latest[-1])
             path.append((stretched / stretch, *found[1:]))
             latest.clear()
             if len(path) <= self._n_looked_at:

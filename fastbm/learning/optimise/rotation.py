@@ -33,7 +33,7 @@ STRIP = 256  # rows of a product with a symmetric matrix that are made at once
 class Rotation(Plain):
     """Coordinates X_ab = Y_ab r_ab, a <= b, for the pairs of all units; of the diagonal, over the square root of 2.
 
-    `roots` are the r_ab, (n, n), in terms of `values`, lambda_a + lambda_b by default; products are shared by threads.
+    Products with matrices are shared by threads.
     """
 
     def __init__(self, correlations: np.ndarray, threads: int) -> None:
@@ -50,7 +50,7 @@ class Rotation(Plain):
         super().__init__(self._roots.size)
 
     def _roots_of(self, values: np.ndarray) -> np.ndarray:
-        """Return the r_ab from the lambda_a."""
+        """Return the r_ab, (n, n), from the lambda_a."""
         return np.asarray(2.0 * np.sqrt(values[:, None] + values[None, :] + RIDGE))
 
     def into(self, pairs: np.ndarray) -> np.ndarray:

@@ -66,6 +66,7 @@ def infer(
     beta : float
     clamp : (indices, values), optional
         Units held at values (k,), or at each of many patterns (n_patterns, k): then every field has a leading axis.
+        Each pattern makes a machine of its own, which is examined by itself; `converged` is that of all.
         Means and moments cover all units; `log_z` is the log of the sum over the free units, so log p(v) =
         log_z(clamped) - log_z.
     moments : bool
