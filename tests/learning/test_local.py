@@ -320,6 +320,14 @@ def test_couplings_that_a_penalty_holds_may_be_strong_on_the_way() -> None:
         assert bm.fit(rows, "log-rise", init=far, beta=2.0, l2=0.1, **EVALUATE).converged
 
 
+@pytest.mark.parametrize("l2", [1e-3, 0.1])
+def test_units_that_seldom_or_never_change_take_few_iterations_where_a_penalty_holds_them(l2: float) -> None:
+    generator = np.random.default_rng(0)
+    rows = (generator.random((2000, 40)) < generator.choice([0.0, 0.001, 0.01, 0.3], 40)).astype(np.uint8)
+    run = bm.fit(rows, method="pseudolikelihood", l2=l2, l2_bias=1e-3, epochs=400, **EVALUATE)
+    assert run.converged and len(run.metrics["gradient"]) < 60
+
+
 def test_constant_units_are_named() -> None:
     rows = np.random.default_rng(0).integers(0, 2, (400, 4))
     rows[:, 2] = 0

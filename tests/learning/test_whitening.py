@@ -167,13 +167,19 @@ def test_a_record_of_plain_coordinates_goes_on_in_them(monkeypatch: pytest.Monke
     assert not isinstance(plain.learner.driver._coordinates, Whitened)  # type: ignore[attr-defined]
 
 
-def test_a_record_of_a_number_for_each_pair_and_its_mirror_image_is_made_anew() -> None:
+@pytest.mark.parametrize("penalty", [{}, {"l2": 0.1}])
+def test_a_record_in_coordinates_of_an_older_version_is_made_anew(penalty: dict[str, float]) -> None:
+    """A number for each pair and one for its mirror image; and scales that knew of no penalty."""
     model = some_machine(6, "spin")
     rows = model.convention.values(some_data(model, 200).rows)
-    older, newer = (fit_task(model, rows, method="pseudolikelihood", epochs=50).learner.driver for _ in range(2))
-    first = older.epoch(0)
-    entries = {"optimizer/start": np.zeros(6 * 6 + 6), "optimizer/gradients": np.zeros((4, 6 * 6 + 6))}
-    newer.restore(older.state() | entries)
+    settings: dict[str, Any] = {"method": "pseudolikelihood", "epochs": 50, **penalty}
+    older, newer = (fit_task(model, rows, **settings).learner.driver for _ in range(2))
+    first, record = older.epoch(0), older.state()
+    if penalty:
+        del record["widened"]
+    else:
+        record |= {"optimizer/start": np.zeros(6 * 6 + 6), "optimizer/gradients": np.zeros((4, 6 * 6 + 6))}
+    newer.restore(record | {"n_done": np.array(77)})
     np.testing.assert_array_equal(newer.parameters.bias, older.parameters.bias)
     assert first and newer.epoch(1) == older.epoch(1)
 

@@ -23,7 +23,8 @@ from .log_ratios import LogRatios
 
 HEALTHY_OVERLAP = 10.0  # effective samples that two neighbours must share
 COARSEST = 0.5  # nats by which rules of integration may differ for their difference to tell the error
-LOOSE = 1.2  # R-hat of energies at which a ladder is worth two samples or so: its spread is an error bar all the same
+LOOSE = 1.1  # R-hat of energies at which a ladder is worth five samples or so: its spread is an error bar all the same
+FEW = 1.2  # R-hat of units of few blocks, which differ by chance
 
 
 def judge_ladders(
@@ -67,7 +68,7 @@ def _disagreement(model: BoltzmannMachine, seen: dict[str, Any], n_ladders: int,
     """Return how ladders differ beyond their error bars, where R-hat of what swaps them is above `most`; else empty."""
     watched = [(seen["r_hat"], diagnostics.R_HAT_LIMIT if most is None else most)]
     if 1 < n_ladders < MANY_CHAINS and "r_hat_units" in seen and not is_even(model, 1.0):
-        watched.append((seen["r_hat_units"], LOOSE))  # of few blocks, which differ by chance
+        watched.append((seen["r_hat_units"], FEW))
     for r_hat, limit in watched:
         if r_hat > limit:
             return f"r_hat = {r_hat:.3g} (above {limit}); the ladders disagree and the error bars are too small"

@@ -49,7 +49,7 @@ class LocalRules(Descent):
         up, weights = Rows.of(up).of_weight(weights)
         patterns = Patterns(up, like.convention, weights)
         self._local = LocalObjective(settings.method, like, patterns, settings.beta, threads)
-        self._centring = Centring(like, patterns.means, patterns.spread, settings.beta)
+        self._centring = Centring(like, patterns.means, patterns.spread, settings.beta, _least_spread(like, settings))
         self._mapped: list[tuple[np.ndarray, Parameters]] = []
         self._lbfgs = self._begin(patterns, fresh, threads)
         self._trouble = describe_degenerate(
@@ -69,14 +69,18 @@ class LocalRules(Descent):
         if s.l1:
             self._coordinates = Split(s.l1 / centring.scale[: centring.n_pairs])
         elif isinstance(self._like.couplings, Dense):
-            correlations = patterns.correlations()
-            self._coordinates = Rotation(correlations, threads)
+            correlations, width = patterns.correlations(), centring.scale[centring.n_pairs :]
             p = np.clip((patterns.means - self._like.convention.lo) / self._like.convention.span, RAREST, 1.0 - RAREST)
-            found = regression(correlations, p)
+            found, plain = regression(correlations, p), Centring(self._like, patterns.means, patterns.spread, s.beta)
             if fresh:
-                pairs, bias = self._like.couplings.to_vector([found.pairs]), found.bias
-            each = found.flatness
-            curvature = np.concatenate([np.full(self._coordinates.size, each.mean() / 4), each])
+                own = np.concatenate([self._like.couplings.to_vector([found.pairs]), found.bias])
+                pairs, bias = np.split(own * centring.scale / plain.scale, [centring.n_pairs])
+            each, part = found.flatness, plain.scale[centring.n_pairs :] / width
+            ridge = s.l2 * float(np.mean(centring.scale[: centring.n_pairs] ** -2.0)) if centring.n_pairs else 0.0
+            self._coordinates = Rotation(correlations * part[:, None] * part, threads, ridge / each.mean())
+            curvature = np.concatenate(
+                [np.full(self._coordinates.size, each.mean() / 4), each * part**2 + s.l2_bias / width**2]
+            )
         else:
             self._coordinates = Plain(centring.n_pairs)
         lower = self._coordinates.lower
@@ -121,9 +125,14 @@ class LocalRules(Descent):
         self._mapped = [(point, found), *self._mapped[: MAPPED - 1]]
         return found
 
+    def state(self) -> dict[str, np.ndarray]:
+        """Return all arrays that continue learning bit for bit."""
+        return super().state() | ({"widened": np.array(True)} if _least_spread(self._like, self._settings) else {})
+
     def restore(self, state: dict[str, np.ndarray]) -> None:
         """Restore what `state` returned; of a record in coordinates of an older version the parameters alone."""
-        if state["optimizer/start"].size == self._coordinates.size + self._like.n_units:
+        is_widened = bool(_least_spread(self._like, self._settings)) == ("widened" in state)
+        if is_widened and state["optimizer/start"].size == self._lbfgs.n_numbers:
             super().restore(state)
         else:  # the path is found anew
             self.parameters = Parameters.from_state(state)
@@ -144,6 +153,16 @@ class LocalRules(Descent):
         pairs, bias = np.split(down, [self._centring.n_pairs])
         found = np.concatenate([self._coordinates.slope(pairs), bias])
         return value, found
+
+
+def _least_spread(like: BoltzmannMachine, settings: FitSettings) -> float:
+    """Return what a unit's standard deviation is taken to be at least, so that a penalty curves no coordinate by much.
+
+    l2/2 W^2 is l2/2 (D / (sigma_i sigma_j))^2 of scaled couplings D, which of units that hardly change is far more than
+    rows tell of these.
+    """
+    s = of_log_odds(settings)
+    return min(max(s.l2**0.25, s.l2_bias**0.5), like.convention.span / 2)
 
 
 def _is_fresh(like: BoltzmannMachine, p: np.ndarray, beta: float) -> bool:

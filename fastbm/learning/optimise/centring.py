@@ -57,17 +57,19 @@ class Offsets:
 class Centring:
     """The map between parameters and the vector that the optimiser sees.
 
-    `means` and `spread` are the visible units' means and standard deviations; the attributes `means` are those of all
-    units, `scale` the factors of couplings and biases, but for `beta`.
+    `means` and `spread` are the visible units' means and standard deviations, and `least` what these are taken to be at
+    least; the attributes `means` are those of all units, `scale` the factors of couplings and biases, but for `beta`.
     """
 
-    def __init__(self, model: BoltzmannMachine, means: np.ndarray, spread: np.ndarray, beta: float = 1.0) -> None:
+    def __init__(
+        self, model: BoltzmannMachine, means: np.ndarray, spread: np.ndarray, beta: float = 1.0, least: float = 0.0
+    ) -> None:
         units, self._beta = model.convention, beta
         self._couplings = model.couplings
         self.means = np.full(model.n_units, (units.lo + units.hi) / 2)
         width = np.full(model.n_units, units.span / 2)
         self.means[: model.n_visible] = means
-        width[: model.n_visible] = np.maximum(spread, NARROWEST * units.span)
+        width[: model.n_visible] = np.maximum(spread, max(NARROWEST * units.span, least))
         self.scale = np.concatenate([self._pairs(width), width])
         self.n_pairs = len(self.scale) - model.n_units
         self._products = self._pairs(self.means)

@@ -80,6 +80,11 @@ class Lbfgs:
         self.converged = False
         self.halted = False
 
+    @property
+    def n_numbers(self) -> int:
+        """The number of coordinates."""
+        return self._start.size
+
     def run(self, max_iterations: int) -> list[Point]:
         """Return (point, value, gradient) of every iteration from the first to at most `max_iterations`."""
         from scipy.optimize import minimize

@@ -33,10 +33,11 @@ STRIP = 256  # rows of a product with a symmetric matrix that are made at once
 class Rotation(Plain):
     """Coordinates X_ab = Y_ab r_ab, a <= b, for the pairs of all units; of the diagonal, over the square root of 2.
 
-    Products with matrices are shared by threads.
+    `ridge` is a curvature that a penalty adds to all lambda_a + lambda_b. Products with matrices are shared by threads.
     """
 
-    def __init__(self, correlations: np.ndarray, threads: int) -> None:
+    def __init__(self, correlations: np.ndarray, threads: int, ridge: float = 0.0) -> None:
+        self._ridge = RIDGE + ridge
         with single_threaded_blas():  # the same bits whatever the number of threads
             values, basis = np.linalg.eigh(correlations)
         self._threads, self._basis = threads, basis
@@ -51,7 +52,7 @@ class Rotation(Plain):
 
     def _roots_of(self, values: np.ndarray) -> np.ndarray:
         """Return the r_ab, (n, n), from the lambda_a."""
-        return np.asarray(2.0 * np.sqrt(values[:, None] + values[None, :] + RIDGE))
+        return np.asarray(2.0 * np.sqrt(values[:, None] + values[None, :] + self._ridge))
 
     def into(self, pairs: np.ndarray) -> np.ndarray:
         """Return the coordinates of `pairs`."""
