@@ -212,6 +212,20 @@ def test_an_easy_pattern_says_nothing_of_the_next() -> None:
         assert np.abs(found.log_z - truth.log_z).max() < 0.1 or found.converged is False
 
 
+def test_chains_that_all_stay_at_one_state_are_held_against_a_lower_one() -> None:
+    """All of one group or all of the other are on, and chains fall to the second, which has an eighth of the weight."""
+    sizes, couplings, depths = (17, 6), (1.5, 4.0), (100.0, 98.0)
+    group = np.repeat([0, 1], sizes)
+    weights = np.where(group[:, None] == group, np.array(couplings)[group], -25.0)
+    np.fill_diagonal(weights, 0.0)
+    each = [depth / n - coupling * (n - 1) / 2 for n, coupling, depth in zip(sizes, couplings, depths, strict=True)]
+    model = bm.BoltzmannMachine(weights, np.array(each)[group], units="binary")
+    truth = bm.infer(model, "exact").mean[0]
+    for seed in range(4):
+        found = calm(bm.infer, model, "gibbs", seed=seed)
+        assert found.converged is False or abs(found.mean[0] - truth) < 5 * found.mean_error[0]
+
+
 def test_warnings_of_patterns_are_told_once_with_the_first() -> None:
     model = bm.BoltzmannMachine(9.0 * (np.ones((3, 3)) - np.eye(3)), np.zeros(3))
     hard = bm.models.sherrington_kirkpatrick(24, seed=1)

@@ -113,8 +113,14 @@ def missed_phase(found: Inference, walks: Walks, up: np.ndarray | None = None) -
         return ""
     log_z, error = claim(found)
     hot = walks.hot if log_z is None else None
+    most = _most_log_z(walks.model, walks.beta, found) if log_z is None else math.inf
     for start, log_w, ends in zip(*walks.cold, strict=True):
         seen = average(log_w)
+        if seen.healthy and seen.log_mean - BARS * (seen.error or 0.0) > most + ROUNDING * abs(most):
+            return (
+                f"walks from a low state find log Z {seen.log_mean:.6g}, and no more than {most:.6g} is left where "
+                "chains are nearly always in one state"
+            )
         if not seen.healthy or (hot is not None and not hot.healthy):
             continue
         if hot is not None:
@@ -128,6 +134,21 @@ def missed_phase(found: Inference, walks: Walks, up: np.ndarray | None = None) -
             if reason:
                 return reason
     return ""
+
+
+def _most_log_z(model: BoltzmannMachine, beta: float, found: Inference) -> float:
+    """Return the largest log Z that is left where the means and their errors say that one state has part of it.
+
+    P(s) exp(beta E(s)) is 1 / Z, and P(s) is at least 1 less all chances that a unit is not as in s.
+    """
+    if not isinstance(found.mean, np.ndarray) or found.mean_error is None:
+        return math.inf
+    units = model.convention
+    p, error = (found.mean - units.lo) / units.span, np.asarray(found.mean_error) / units.span
+    away = float(np.sum(np.minimum(p, 1.0 - p) + error))
+    if not away < 1.0:
+        return math.inf
+    return -beta * float(model.energy_of_bits((p > 0.5).astype(np.uint8)[None])[0]) - math.log1p(-away)
 
 
 def _known(model: BoltzmannMachine, found: Inference, start: np.ndarray, up: np.ndarray | None) -> Iterator[Known]:
