@@ -62,13 +62,13 @@ LEARNED: dict[str, dict[str, Any]] = {
 NEWTON = {"method": "exact", "l2": 1e-2, "tolerance": 1e-9, **WATCHED, "samples_every": 0}
 SLOWLY_LEARNED: dict[str, dict[str, Any]] = {
     "sgd": {"method": "exact", "optimizer": "sgd", "errors": "fisher", "monitor_every": 2},
-    "l-bfgs with hidden units": {"method": "exact", "l2": 1e-2, "n_hidden": 2},
+    "l-bfgs with hidden units": {"method": "exact", "l2": 1e-2, "n_hidden": 2, "n_starts": 1},
     "phases": {**WATCHED, "centring": True, "optimizer": "adam"},
     "auto": {"free": "auto", **WATCHED, "fidelity": True},
     "tempering": {"free": "tempering", "n_betas": 3, "samples_every": 2},
     "monte-carlo": {"method": "monte-carlo", "n_hidden": 3, "layout": "general", "n_chains": 8, "monitor_every": 3},
     "mean-field": {"method": "mean-field", "n_hidden": 3, "monitor_every": 4, "weights_every": 3},
-    "pseudo-likelihood": {"method": "pseudolikelihood", "l2": 1e-3},
+    "pseudo-likelihood": {"method": "pseudolikelihood", "l2": 1e-3, "tolerance": 1e-14},
     "ais": {"ais_every": 3, "evaluate": "ais", **WATCHED},
     "deep": {**DEEP, **WATCHED},
     "missing entries": {"missing": True, "monitor_every": 3},
