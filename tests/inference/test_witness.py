@@ -216,7 +216,7 @@ def test_an_easy_pattern_says_nothing_of_the_next() -> None:
 def test_the_wider_of_two_valleys_is_held_against_the_deeper_one(
     method: str, sizes: tuple[int, int], repulsion: float
 ) -> None:
-    """All of one group or all of the other are on; most chains fall to the second, which has an eighth of the weight."""
+    """All of one group or all of the other are on; chains fall to the second, which has an eighth of the weight."""
     couplings, depths, group = (1.5, 4.0), (100.0, 98.0), np.repeat([0, 1], sizes)
     weights = np.where(group[:, None] == group, np.array(couplings)[group], -repulsion)
     np.fill_diagonal(weights, 0.0)
