@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from ..machine.checks import check_columns
 from ..machine.clamping import Clamped, log_sums_over_hidden
 from ..machine.machine import BoltzmannMachine, check_machine
 from ..machine.magnitude import refuse_beyond_range
-from .conditional.completions import log_sums_of_known
+from .conditional.completions import RowSums, log_sums_of_known
 from .conditional.layers import log_conditionals
 from .conditional.listed import MOST_LISTED, Listed
 from .methods import infer, make_estimator, run_method
@@ -96,15 +96,6 @@ class LogLikelihood:
         if self.clamped is not None and self.clamped.converged is not True:
             lines.append(f"  sums of clamped rows by {self.clamped.method}: {VERDICTS[self.clamped.converged]}")
         return "\n".join(lines)
-
-
-class RowSums(NamedTuple):
-    """Log Z of each row, the standard error of their mean, its bound, and the estimates, where they are some."""
-
-    each: np.ndarray
-    error: float | None
-    bound: str | None
-    found: Inference | None = None
 
 
 def log_likelihood(
@@ -235,7 +226,7 @@ def log_sums(
     Where a value is NaN, the unit is free.
     """
     if np.isnan(rows).any():
-        return RowSums(*log_sums_of_known(model, rows, beta, threads, method, seed))
+        return log_sums_of_known(model, rows, beta, threads, method, seed)
     if model.has_free_energy:
 
         def one(first: int) -> np.ndarray:

@@ -15,6 +15,7 @@ from .machine import BoltzmannMachine
 LARGEST = sys.float_info.max
 MOST = 1e150  # of energies, of beta and of their product, where these are squared; sums of 10^8 squares are numbers
 LOST, PART = 0.01, 1e-6  # of log-odds, and as a part of a unit's own ones, that rounding of energies may take from them
+SURE = 0.1 * LOST / sys.float_info.epsilon  # a log Z up to which it takes less than that
 
 
 def refuse_beyond_range(model: BoltzmannMachine, beta: float, *, energies: float = MOST, odds: float = MOST) -> None:
@@ -49,7 +50,7 @@ def refuse_beyond_range(model: BoltzmannMachine, beta: float, *, energies: float
 
 def _refuse_lost(model: BoltzmannMachine, beta: float, rounding: float) -> None:
     """Refuse a machine with a unit whose own log-odds are lost in `rounding`, that of the largest energies."""
-    odds = 2.0 * beta * (model.couplings.absolute_sums() * model.convention.span + np.abs(model.flat_bias))
+    odds = beta * model.convention.span * (model.couplings.absolute_sums() + np.abs(model.flat_bias))
     lost = np.flatnonzero((odds > LOST) & (rounding > PART * odds))
     if len(lost):
         unit = int(lost[0])

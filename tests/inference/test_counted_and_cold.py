@@ -91,3 +91,31 @@ def test_a_valley_of_a_ferromagnet_in_disguise_bounds_log_z() -> None:
     found = calm(bm.infer, bm.BoltzmannMachine(weights * np.outer(signs, signs), bias * signs), "tempering")
     assert found.converged is False
     assert "nats below a bound that holds for certain (mean field)" in found.detail["doubt"]
+
+
+@pytest.mark.parametrize(("method", "sizes", "repulsion"), [("gibbs", (17, 6), 25.0), ("tempering", (19, 4), 30.0)])
+def test_the_wider_of_two_valleys_is_held_against_the_deeper_one(
+    method: str, sizes: tuple[int, int], repulsion: float
+) -> None:
+    """All of one group or all of the other are on; chains fall to the second, which has an eighth of the weight."""
+    couplings, depths, group = (1.5, 4.0), (100.0, 98.0), np.repeat([0, 1], sizes)
+    weights = np.where(group[:, None] == group, np.array(couplings)[group], -repulsion)
+    np.fill_diagonal(weights, 0.0)
+    each = [depth / n - coupling * (n - 1) / 2 for n, coupling, depth in zip(sizes, couplings, depths, strict=True)]
+    model = bm.BoltzmannMachine(weights, np.array(each)[group], units="binary")
+    truth = bm.infer(model, "exact").mean[0]
+    for seed in range(6):
+        found = calm(bm.infer, model, method, seed=seed)
+        assert found.converged is False or abs(found.mean[0] - truth) < 5 * found.mean_error[0]
+
+
+def test_means_of_annealing_know_of_the_weight_that_may_be_missing() -> None:
+    """Cold rings, of which walks met no state of a valley that has a fifth of the weight."""
+    n, generator = 22, np.random.default_rng(2)
+    weights, i = np.zeros((n, n)), np.arange(n)
+    weights[i, (i + 1) % n] = 5.0 * generator.normal(size=n)
+    model = bm.BoltzmannMachine(weights + weights.T, 0.5 * generator.normal(size=n))
+    truth = bm.infer(model, "exact").mean
+    for seed in (3, 6):
+        found = calm(bm.infer, model, "ais", seed=seed)
+        assert found.converged is False or np.abs((found.mean - truth) / found.mean_error).max() < 6.0

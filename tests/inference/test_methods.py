@@ -135,3 +135,22 @@ def test_units_that_hardly_ever_flip_have_an_error_bar(method: str) -> None:
     truth = bm.infer(model, "exact", beta=50.0)
     assert np.all(found.mean_error > 1e-4)
     assert np.all(np.abs(found.mean - truth.mean) < 4 * found.mean_error)
+
+
+def test_an_easy_pattern_says_nothing_of_the_next() -> None:
+    """A unit that is off switches 15 others off, and on switches them on together."""
+    n, weights = 16, np.full((16, 16), 6.0)
+    np.fill_diagonal(weights, 0.0)
+    weights[0, 1:] = weights[1:, 0] = 30.0
+    model = bm.BoltzmannMachine(weights, np.append(0.0, np.full(n - 1, -71.0)), units="binary")
+    clamp = ([0], [[0], [1], [1]])
+    truth = bm.infer(model, "exact", clamp=clamp)
+    for method in ("ais", "reverse-ais"):
+        found = calm(bm.infer, model, method, clamp=clamp)
+        assert np.abs(found.log_z - truth.log_z).max() < 0.1 or found.converged is False
+
+
+def test_warnings_of_patterns_are_told_once_with_the_first() -> None:
+    model = bm.models.sherrington_kirkpatrick(24, seed=1)
+    with pytest.warns(bm.ConvergenceWarning, match=r"^clamped pattern 0: .* So it is with 1 pattern more\.$"):
+        bm.infer(model, "mean-field", clamp=([0], [[1], [-1]]), max_sweeps=2)

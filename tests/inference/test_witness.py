@@ -199,55 +199,6 @@ def test_each_pattern_has_a_witness(monkeypatch: pytest.MonkeyPatch) -> None:
         assert found.converged is True and len(looks) >= n_looks
 
 
-def test_an_easy_pattern_says_nothing_of_the_next() -> None:
-    """A unit that is off switches 15 others off, and on switches them on together."""
-    n, weights = 16, np.full((16, 16), 6.0)
-    np.fill_diagonal(weights, 0.0)
-    weights[0, 1:] = weights[1:, 0] = 30.0
-    model = bm.BoltzmannMachine(weights, np.append(0.0, np.full(n - 1, -71.0)), units="binary")
-    clamp = ([0], [[0], [1], [1]])
-    truth = bm.infer(model, "exact", clamp=clamp)
-    for method in ("ais", "reverse-ais"):
-        found = calm(bm.infer, model, method, clamp=clamp)
-        assert np.abs(found.log_z - truth.log_z).max() < 0.1 or found.converged is False
-
-
-@pytest.mark.parametrize(("method", "sizes", "repulsion"), [("gibbs", (17, 6), 25.0), ("tempering", (19, 4), 30.0)])
-def test_the_wider_of_two_valleys_is_held_against_the_deeper_one(
-    method: str, sizes: tuple[int, int], repulsion: float
-) -> None:
-    """All of one group or all of the other are on; chains fall to the second, which has an eighth of the weight."""
-    couplings, depths, group = (1.5, 4.0), (100.0, 98.0), np.repeat([0, 1], sizes)
-    weights = np.where(group[:, None] == group, np.array(couplings)[group], -repulsion)
-    np.fill_diagonal(weights, 0.0)
-    each = [depth / n - coupling * (n - 1) / 2 for n, coupling, depth in zip(sizes, couplings, depths, strict=True)]
-    model = bm.BoltzmannMachine(weights, np.array(each)[group], units="binary")
-    truth = bm.infer(model, "exact").mean[0]
-    for seed in range(6):
-        found = calm(bm.infer, model, method, seed=seed)
-        assert found.converged is False or abs(found.mean[0] - truth) < 5 * found.mean_error[0]
-
-
-def test_means_of_annealing_know_of_the_weight_that_may_be_missing() -> None:
-    """Cold rings, of which walks met no state of a valley that has a fifth of the weight."""
-    n, generator = 22, np.random.default_rng(2)
-    weights, i = np.zeros((n, n)), np.arange(n)
-    weights[i, (i + 1) % n] = 5.0 * generator.normal(size=n)
-    model = bm.BoltzmannMachine(weights + weights.T, 0.5 * generator.normal(size=n))
-    truth = bm.infer(model, "exact").mean
-    for seed in (3, 6):
-        found = calm(bm.infer, model, "ais", seed=seed)
-        assert found.converged is False or np.abs((found.mean - truth) / found.mean_error).max() < 6.0
-
-
-def test_warnings_of_patterns_are_told_once_with_the_first() -> None:
-    model = bm.BoltzmannMachine(9.0 * (np.ones((3, 3)) - np.eye(3)), np.zeros(3))
-    hard = bm.models.sherrington_kirkpatrick(24, seed=1)
-    with pytest.warns(bm.ConvergenceWarning, match=r"^clamped pattern 0: .* So it is with 1 pattern more\.$"):
-        bm.infer(hard, "mean-field", beta=1.0, clamp=([0], [[1], [-1]]), max_sweeps=2)
-    assert calm(bm.infer, model, "ais", clamp=([0], [[1], [-1]])).converged is True
-
-
 def test_bases_that_a_machine_has() -> None:
     model = machine("restricted", "binary", seed=2)
     truth = bm.infer(model, "exact").log_z

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -64,6 +65,9 @@ def test_likelihoods_of_rows_that_lack_much_may_be_sampled(monkeypatch: pytest.M
     assert found.error is not None
     assert 0 < found.error < 0.05
     assert abs(found.mean - expected.mean()) < 5 * found.error
+    assert found.clamped is not None and found.clamped.converged is True and "clamped rows" not in str(found)
+    unsure = replace(found, clamped=replace(found.clamped, converged=None))
+    assert "sums of clamped rows by ais: cannot tell" in str(unsure)
 
 
 @pytest.mark.usefixtures("sums")

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import expit
@@ -150,12 +151,19 @@ def sum_alike(model: BoltzmannMachine, alike: Alike, beta: float, threads: int, 
     return run_method(model, "exact", beta=beta, clamp=clamp, seed=0, threads=threads, **options)  # type: ignore[arg-type]
 
 
+class RowSums(NamedTuple):
+    """Log Z of each row, the standard error of their mean, its bound, and the worst estimate, if there are some."""
+
+    each: np.ndarray
+    error: float | None
+    bound: str | None
+    found: Inference | None = None
+
+
 def log_sums_of_known(
     model: BoltzmannMachine, rows: np.ndarray, beta: float, threads: int, method: str = "exact", seed: int = 0
-) -> tuple[np.ndarray, float | None, str | None, Inference | None]:
-    """Return log Z with the known units of each row held, the standard error of their mean, its bound, and an estimate.
-
-    That is the worst one, or none where all are exact.
+) -> RowSums:
+    """Return log Z with the known units of each row held.
 
     `method` is for rows whose fillings are not listed.
     """
@@ -187,7 +195,7 @@ def log_sums_of_known(
     error = float(np.linalg.norm(gapped.shares * errors)) if known else None
     others = bounds - {"exact"}
     bound = "exact" if not others else others.pop() if len(others) == 1 else None
-    return each[gapped.of_row], error, bound, worst
+    return RowSums(each[gapped.of_row], error, bound, worst)
 
 
 def forecast_of_known(model: BoltzmannMachine, rows: Rows) -> float:

@@ -15,13 +15,13 @@ from ...exact.choice import BUILT_IN, LARGEST_GIGABYTES, LONGEST_SECONDS, Limits
 from ...exact.pieces import run
 from ...exact.plan import Wanted
 from ...machine.machine import BoltzmannMachine
+from ...machine.magnitude import SURE
 from ..estimator import Estimator
 from ..result import Inference
 from .settings import MOST_LOWEST, ExactSettings
 from .sums import ExactSums, detail_of, inference_of
 
 FEW_SECONDS = 1.0
-MOST_LOG_Z = 4e13  # whose rounding is not looked at
 CHOICE_SECONDS = 0.01  # that the choice of an engine takes, where there is much to choose from
 LIMITS = Limits()
 FULL = Wanted(True, True)
@@ -140,7 +140,7 @@ def _sum_few(
         return None
     facts = why("blocks", {"blocks": planned.forecast})
     part = planned.piece(0, threads) if planned.n_pieces == 1 else run(planned, threads)
-    if not abs(part.log_z) < MOST_LOG_Z:
+    if not abs(part.log_z) < SURE:  # nor where it is no number
         return None
     return inference_of(model, part, beta, detail_of(planned, facts, planned.forecast.seconds))
 

@@ -49,7 +49,8 @@ class LocalRules(Descent):
         up, weights = Rows.of(up).of_weight(weights)
         patterns = Patterns(up, like.convention, weights)
         self._local = LocalObjective(settings.method, like, patterns, settings.beta, threads)
-        self._centring = Centring(like, patterns.means, patterns.spread, settings.beta, _least_spread(like, settings))
+        self._least = _least_spread(like, settings)
+        self._centring = Centring(like, patterns.means, patterns.spread, settings.beta, self._least)
         self._mapped: list[tuple[np.ndarray, Parameters]] = []
         self._lbfgs = self._begin(patterns, fresh, threads)
         self._trouble = describe_degenerate(
@@ -127,12 +128,12 @@ class LocalRules(Descent):
 
     def state(self) -> dict[str, np.ndarray]:
         """Return all arrays that continue learning bit for bit."""
-        return super().state() | ({"widened": np.array(True)} if _least_spread(self._like, self._settings) else {})
+        return super().state() | ({"widened": np.array(True)} if self._least else {})
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
         """Restore what `state` returned; of a record in coordinates of an older version the parameters alone."""
-        is_widened = bool(_least_spread(self._like, self._settings)) == ("widened" in state)
-        if is_widened and state["optimizer/start"].size == self._lbfgs.n_numbers:
+        same_scales = bool(self._least) == ("widened" in state)
+        if same_scales and state["optimizer/start"].size == self._lbfgs.n_numbers:
             super().restore(state)
         else:  # the path is found anew
             self.parameters = Parameters.from_state(state)
