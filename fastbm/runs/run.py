@@ -87,7 +87,8 @@ class Run:
         """Return the table of the run as a pandas.DataFrame; needs pandas.
 
         That is of `sample` what `thermodynamics` finds, a row for each temperature (with thin="log" `relaxation`, a row
-        for each time), of `fit` the metrics of each look, of `compare` and `compare_rules` the cells.
+        for each time; of "annealing" and "population-annealing" what was recorded along the schedule, energies those of
+        the whole machine), of `fit` the metrics of each look, of `compare` and `compare_rules` the cells.
         """
         from .._base.frame import to_frame
 

@@ -22,6 +22,8 @@ def test_only_pictures_of_fastbm_are_replaced(tmp_path: Path) -> None:
     for other in (foreign, tmp_path / "p.tmp.png", tmp_path):
         with pytest.raises(StorageError, match="exists and is no picture of fastbm"):
             write_picture(Figure(), other)
+    with pytest.raises(ValueError, match=r"pictures are PNG; got 'p.pdf'. Name it 'p.png'"):
+        write_picture(Figure(), tmp_path / "p.pdf")
     assert foreign.read_bytes() == before
     assert sorted(os.listdir(tmp_path)) == ["mine.png", "p.png", "p.tmp.png"]
 

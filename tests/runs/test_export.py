@@ -93,9 +93,12 @@ def test_tables() -> None:
     table = fitted.to_dataframe()
     assert table.index.name == "epoch" and table.index.tolist() == [1, 2, 3, 4, 5]
     np.testing.assert_array_equal(table["pseudo_likelihood"], fitted.metrics["pseudo_likelihood"])
-    inferred = bm.sample(bm.models.curie_weiss(4), "annealing", n_sweeps=10)
-    with pytest.raises(AttributeError, match="chains that stay at their temperatures"):
-        inferred.to_dataframe()
+    annealed = bm.sample(bm.models.curie_weiss(4), "annealing", n_sweeps=10, n_chains=3)
+    table, energies = annealed.to_dataframe(), annealed.read("annealing/energy")
+    assert table.index.tolist() == annealed.read("annealing/beta").tolist()
+    np.testing.assert_array_equal(table[["energy", "lowest_energy"]].T, [energies.mean(axis=1), energies.min(axis=1)])
+    population = bm.sample(bm.models.curie_weiss(4), "population-annealing", n_chains=200)
+    np.testing.assert_array_equal(population.to_dataframe()["log_z"], population.read("population/log_z"))
 
 
 def test_arviz_takes_it() -> None:

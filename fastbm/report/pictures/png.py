@@ -17,9 +17,14 @@ def write_picture(figure: Figure, path: Path) -> None:
 
     Raises
     ------
+    ValueError
+        If the name has the ending of another kind of picture.
     StorageError
         If there is a file that is no picture of fastbm, or the disk refuses.
     """
+    kind = path.suffix[1:].lower()
+    if kind != "png" and kind in figure.canvas.get_supported_filetypes():
+        raise ValueError(f"pictures are PNG; got {path.name!r}. Name it {path.with_suffix('.png').name!r}.")
     target = refuse_foreign(path, "picture", marked(b"Software\0" + SOFTWARE.encode()))
     buffer = io.BytesIO()
     figure.savefig(buffer, dpi=150, format="png", metadata={"Software": SOFTWARE})

@@ -13,6 +13,7 @@ from ...sampling.arguments import check_together
 from ...sampling.samplers import SAMPLERS, read_settings
 from ...store import Extension
 from ..loop import Task
+from ..records import Columns
 from ..spec import Given
 from . import convergence, physics
 from .samples import Samples
@@ -240,7 +241,17 @@ class SampleRun(Samples):
             from .relaxation import as_rows
 
             return as_rows(self), "time"
+        if not self.has_chains:
+            return self._schedule(), "beta"
         return physics.as_rows(self.thermodynamics()), "beta"
+
+    def _schedule(self) -> dict[str, np.ndarray]:
+        """Return what was recorded along a schedule, by name; of the energies of chains the mean and the lowest."""
+        columns = dict(Columns(self._reader, self._sampler.removesuffix("-annealing")))
+        energies = columns["energy"]
+        if energies.ndim == 1:
+            return columns
+        return columns | {"energy": energies.mean(axis=1), "lowest_energy": energies.min(axis=1)}
 
     def warn_at_end(self) -> None:
         """Warn once, when the run is finished, of what has not converged, with the way out."""
