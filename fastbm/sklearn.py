@@ -57,6 +57,7 @@ class _Machine(BaseEstimator):
         if not scipy.sparse.issparse(rows):
             return np.clip(rows, 0.0, 1.0)
         clipped = rows.copy()
+        clipped.sum_duplicates()
         clipped.data = np.clip(clipped.data, 0.0, 1.0)
         return clipped
 

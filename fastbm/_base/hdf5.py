@@ -52,6 +52,13 @@ def open_believed(path: str | Path, *, axes: bool = False) -> h5py.File:
     return believed(h5py.File(path, "r"), identity, axes=axes)
 
 
+def reader_of(format_name: str) -> str:
+    """Return what reads files of a format."""
+    return {"fastbm": "fastbm.open", "fastbm classifier": "fastbm.BoltzmannClassifier.load"}.get(
+        format_name, "fastbm.load"
+    )
+
+
 def sealed_format(path: str | Path) -> str:
     """Return the format that a file with the seal of machines names; empty where it has none, or bytes are others.
 

@@ -109,7 +109,8 @@ class AnnealingSampler(_Sampler, dimod.Initialized):
         time_limit : float, optional
             Seconds after which no further batch is begun.
         num_best : int, optional
-            Return that many lowest distinct states of all that was visited, in place of the last state of each read.
+            Return that many lowest distinct states of those that stood after the sweeps of the last two fifths of the
+            schedule, in place of the last state of each read.
         num_intermediate : int
             Return the states of each read after that many evenly spaced sweeps along the schedule, too. They stand
             after the last states, later ones first, and the sample set has vectors `read`, `sweep` and `beta`.

@@ -202,6 +202,14 @@ def _core_hours(seconds: float) -> str:
 
 
 ALTERNATIVES = '"ais", "sampled-states" or "mean-field" for log Z, "gibbs" for moments, or clamp units.'
+# to what goes through states one by one
+LISTS = {
+    "n_lowest": (
+        'sample(model, "tempering", keep="best"), or where couplings are few sample(model, "exact", beta=...) at a '
+        "large beta."
+    ),
+    "distribution": '"gibbs" or "tempering" samples, or clamp units.',
+}
 
 
 def _refusal(
@@ -212,17 +220,19 @@ def _refusal(
             'engine="layers" needs a layered machine (weights as a list of blocks). Leave engine out for the cheapest '
             "that can."
         )
-    limits, threads = request.limits, request.threads
+    limits, threads, alternatives = request.limits, request.threads, ALTERNATIVES
     gigabytes, seconds = f"max_gigabytes={limits.n_bytes / 1e9:g}", f"max_forecast_seconds={limits.seconds:g}"
     text = "; ".join(_described(name, f, n_sums) for name, f in found.items())
     one = f"engine={engine!r}" if engine else "exact"
     sums = f"{n_sums} sums" if n_sums > 1 else "a sum"
     other = "Leave engine out, or use" if engine else "Use"
+    if listed := [name for name, value in request.only.get("gray", {}).items() if value and name in LISTS]:
+        one, other, alternatives = f"{' and '.join(listed)}, of all states one by one,", "Use", LISTS[listed[0]]
     able = [f for f in found.values() if math.isfinite(f.seconds)]
     if not able:
         return (
             f"{one} cannot do {sums} over 2^{request.model.n_units} states within {gigabytes}: {text}. "
-            f"{other} {ALTERNATIVES}"
+            f"{other} {alternatives}"
         )
     limit = seconds if any(f.n_bytes <= limits.n_bytes for f in able) else gigabytes
     where = f"{threads} thread{'s' * (threads > 1)}"
@@ -230,7 +240,7 @@ def _refusal(
         where = f"{request.workers} worker{'s' * (request.workers > 1)}"
     return (
         f"{one} would do {sums} over 2^{request.model.n_units} states on {where}: {_core_hours(alone)}{text}; "
-        f"the limit is {limit}. Raise it, or use {ALTERNATIVES}"
+        f"the limit is {limit}. Raise it, or use {alternatives}"
     )
 
 

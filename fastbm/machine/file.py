@@ -107,8 +107,7 @@ def load(path: str | Path) -> BoltzmannMachine:
     """
     if Path(checks.path("path", path)).is_dir():
         raise checks.StorageError(_of_folder(str(path)))
-    way_out = f"The machine of a run is fastbm.open({str(path)!r}).model.".replace("{", "{{").replace("}", "}}")
-    with h5.opened(path, FORMAT, f"holds no machine (format: {{found}}). {way_out}") as file:
+    with h5.opened(path, FORMAT, "machine") as file:
         names = [f"weights/{k}" for k in range(len(file["weights"]))]
         names += [name for name in ("edges", "bias", "offset", RATES, NAMES) if name in file]
         made = restore({name: file[name][()] for name in names}, file.attrs)

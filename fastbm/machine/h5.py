@@ -102,15 +102,15 @@ def write(path: str | Path, format_name: str, fill: Callable[[Any], None], *, ov
 
 
 @contextmanager
-def opened(path: str | Path, format_name: str, none_such: str) -> Iterator[Any]:
+def opened(path: str | Path, format_name: str, what: str) -> Iterator[Any]:
     """Open a file that `write` wrote, or an older one without a seal, after checking its bytes and its structure.
 
     Parameters
     ----------
     path : str or Path
     format_name : str
-    none_such : str
-        What to say of a file of another format: ``"holds no machine (format: {found})."``
+    what : str
+        What such files hold, as files of another format are told.
 
     Raises
     ------
@@ -132,7 +132,7 @@ def opened(path: str | Path, format_name: str, none_such: str) -> Iterator[Any]:
         raise files.damaged(path, error) from None
     with file:
         try:
-            _check_format(path, file, format_name, none_such, has_seal=has_seal)
+            _check_format(path, file, format_name, what, has_seal=has_seal)
             with hdf5.open_believed(path) as believed:
                 yield believed
         except checks.StorageError:
@@ -143,8 +143,13 @@ def opened(path: str | Path, format_name: str, none_such: str) -> Iterator[Any]:
             raise files.damaged(path, f"it is not laid out as fastbm does it ({error})") from error
 
 
-def _check_format(path: str | Path, file: Any, format_name: str, none_such: str, *, has_seal: bool) -> None:
+def _check_format(path: str | Path, file: Any, format_name: str, what: str, *, has_seal: bool) -> None:
     if (found := str(file.attrs.get("format", "unknown"))) != format_name:
-        raise checks.StorageError(f"{path} {none_such.format(found=found)}")
+        from .._base.hdf5 import reader_of
+
+        reader, way_out = f"{reader_of(found)}({str(path)!r})", ""
+        if found.startswith("fastbm"):
+            way_out = f" The machine of a run is {reader}.model." if found == "fastbm" else f" {reader} reads it."
+        raise checks.StorageError(f"{path} holds no {what} (format: {found}).{way_out}")
     if SEALED in file.attrs and not has_seal:
         raise files.damaged(path, "its seal is missing")

@@ -98,10 +98,15 @@ def check_together(s: SampleSettings) -> None:
         )
     if s.keep == "best" and isinstance(s.own, Tempering) and s.own.record == "all":
         raise ValueError('record="all" records samples, and keep="best" records none; leave one of them out.')
-    if isinstance(s.own, Tempering) and s.own.record == "all" and "states" in s.observables:
-        raise ValueError('observables: with record="all" the name "states" is that of the states; give another.')
+    if isinstance(s.own, Tempering) and "states" in s.observables and _on_levels(s.own, s.observables["states"]):
+        raise ValueError('observables: the name "states" is that of the states of a ladder; give another.')
     if s.keep == "best" and s.observables:
         raise ValueError('observables are measured on samples, and keep="best" records none; leave one of them out.')
+
+
+def _on_levels(own: Tempering, measured: str | None) -> bool:
+    """Return whether an observable is measured at all temperatures of a ladder, or states are recorded there."""
+    return own.record == "all" or measured is not None
 
 
 def _check_log(s: SampleSettings) -> None:

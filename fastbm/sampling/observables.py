@@ -22,7 +22,7 @@ OF_PAIRS = ("overlap", "link_overlap", "overlap_structure_factor")
 # names of rows of a run's summary, in which observables have theirs, and of what stands along them in exports
 TAKEN = frozenset({
     "acceptance", "beta", "burn-in", "converged", "culled", "energy", "engine", "ess", "families",
-    "file", "finished", "kernel", "kind", "model", "r_hat", "sampler", "samples", "sweep", "tau_int", "until",
+    "file", "finished", "kernel", "kind", "model", "r_hat", "sampler", "samples", "state", "sweep", "tau_int", "until",
     "verdict",
 })  # fmt: skip
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from .._base.checks import DamagedRun, StorageError
 from .._base.files import is_campaign
-from .._base.hdf5 import sealed_format
+from .._base.hdf5 import reader_of, sealed_format
 from .._base.streams import Stream
 from . import hdf
 from .chain import Origin, parse_settings, read_origin, way_out_of_lost_parts
@@ -198,7 +198,7 @@ def _open_merged(names: Names, trust: bool) -> MergedFile:
         if isinstance(error, Foreign):
             raise StorageError(f"{names.shown} is not a fastbm run (no format attribute).") from None
     if (other := sealed_format(names.merged)) not in ("", FORMAT):
-        raise StorageError(f"{names.shown} is not a fastbm run but a {other}, which fastbm.load reads.")
+        raise StorageError(f"{names.shown} is not a fastbm run but a {other}, which {reader_of(other)} reads.")
     if trust:
         return MergedFile(names.merged, trust=True)
     raise DamagedRun(f"{names.shown} is damaged: {NO_SEAL}")

@@ -18,7 +18,7 @@ import numpy as np
 
 from .._base import checks
 from .._base.checks import DamagedRun, StorageError
-from .._base.hdf5 import NONSENSE
+from .._base.hdf5 import NONSENSE, sealed_format
 from .._base.streams import Stream
 from . import apart, hdf
 from .chain import Origin, Stale, Unreadable, blocks_safe, check_link, damage
@@ -200,7 +200,10 @@ def _check_seal(found: _Findings) -> bool | None:
         found.problems.append(f"{shown} cannot be read: {error.strerror or error}.")
         return None
     except Damaged as error:
-        unsealed, places = "trailer is missing" in str(error), damaged_rows(path)
+        unsealed = "trailer is missing" in str(error)
+        if unsealed and sealed_format(path):
+            return False
+        places = damaged_rows(path)
         with open(path, "rb") as file:
             if unsealed and (places is not None or file.read(len(SIGNATURE)) != SIGNATURE):
                 return False

@@ -67,7 +67,7 @@ def test_arguments_that_a_sampler_does_not_take_are_named(sampler: str, name: st
         (ValueError, "n_betas must be at least 2", {"sampler": "tempering", "n_betas": 1}),
         (
             ValueError,
-            'with record="all" the name "states" is',
+            'the name "states" is that of the states of a ladder',
             {"sampler": "tempering", "record": "all", "observables": {"states": "magnetisation"}},
         ),
         (ValueError, "record=.all. records samples", {"sampler": "tempering", "record": "all", "keep": "best"}),

@@ -318,6 +318,8 @@ def check_classes(labels: np.ndarray) -> np.ndarray:
     """Return the classes, sorted; there must be two at least, of two rows at least."""
     if labels.dtype.kind == "f" and np.isnan(labels).any():
         raise ValueError(f"labels must be known; got nan in row {np.flatnonzero(np.isnan(labels))[0]}. Leave it out.")
+    if labels.dtype.kind not in "biufUO":
+        raise TypeError(f"labels must be numbers or texts; got {labels.dtype}. Pass labels.astype(str).")
     try:
         classes, counts = np.unique(labels, return_counts=True)
     except TypeError:  # of objects that have no order

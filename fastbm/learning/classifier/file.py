@@ -53,7 +53,7 @@ def reading(path: str | Path) -> Iterator[Parts]:
     """
     import h5py
 
-    with h5.opened(path, FORMAT, "holds no classifier (format: {found}).") as file:
+    with h5.opened(path, FORMAT, "classifier") as file:
         machines = []
         for k in range(int(file.attrs["n_classes"])):
             group, names = file[f"machines/{k}"], []

@@ -46,9 +46,10 @@ def read(path: str | Path, changes: Iterable[str] = ()) -> dict[str, dict[str, A
 
 def _value(text: str) -> Any:
     try:
-        return tomllib.loads(f"value = {text}")["value"]
+        found = tomllib.loads(f"value = {text}")
     except tomllib.TOMLDecodeError:
         return text
+    return found["value"] if len(found) == 1 else text  # lines after the first are no part of a value
 
 
 def output(tables: Mapping[str, Any], file: Path, out: Path | None) -> str:
