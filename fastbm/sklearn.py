@@ -15,6 +15,7 @@ import scipy.sparse
 from scipy.special import expit
 
 try:
+    from joblib import effective_n_jobs
     from sklearn.base import BaseEstimator, ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
     from sklearn.utils import check_random_state
     from sklearn.utils.multiclass import check_classification_targets
@@ -78,7 +79,7 @@ class _Machine(BaseEstimator):
         check_is_fitted(self)
         rows = self._rows(X)
         found = [
-            pseudo_likelihood(self.machine_, _bits(_block(rows, first)), threads=self.n_jobs).each
+            pseudo_likelihood(self.machine_, _bits(_block(rows, first)), threads=_threads(self.n_jobs)).each
             for first in range(0, rows.shape[0], BLOCK_ROWS)
         ]
         return np.concatenate(found)
@@ -103,8 +104,8 @@ class _Machine(BaseEstimator):
         """
         check_is_fitted(self)
         run = sample(
-            self.machine_, n_chains=n_samples, n_sweeps=1, burn_in=n_sweeps, seed=_seed(random_state),
-            threads=self.n_jobs,
+            self.machine_, n_chains=checks.whole("n_samples", n_samples, least=1), n_sweeps=1,
+            burn_in=checks.whole("n_sweeps", n_sweeps), seed=_seed(random_state), threads=_threads(self.n_jobs),
         )  # fmt: skip
         return np.asarray(run.states[-1][:, : self.machine_.n_visible])
 
@@ -112,19 +113,19 @@ class _Machine(BaseEstimator):
         """Learn from rows of probabilities, drawn anew for each epoch unless all are 0 or 1."""
         values = rows.data if scipy.sparse.issparse(rows) else rows
         same = not ((values > 0.0) & (values < 1.0)).any()
-        generator = np.random.default_rng(seed)
-        n_bytes = rows.shape[0] * -(-rows.shape[1] // 8)
+        generator, n_bytes = np.random.default_rng(seed), rows.shape[0] * -(-rows.shape[1] // 8)
         at_once = 1 if same else int(max(1, min(n_epochs, MOST_BYTES // max(1, n_bytes))))
         machine, left = init, n_epochs
         while left:
             n_draws = min(at_once, left)
             drawn = [_packed(rows, generator) for _ in range(n_draws)]
             epochs = left if same else 1
-            run = fit(
+            if machine is not None:
+                options.pop("n_hidden", None)  # which it says
+            machine = fit(
                 Packed(np.concatenate(drawn), rows.shape[1]), init=machine, epochs=epochs, seed=seed, monitor=QUIET,
-                threads=self.n_jobs, **(options if machine is None else _of_learned(options)),
-            )  # fmt: skip
-            machine = run.model
+                threads=_threads(self.n_jobs), **options,
+            ).model  # fmt: skip
             left, seed = left - (left if same else n_draws), (seed + 1) % MANY_SEEDS
         assert machine is not None
         self.machine_ = self._named(machine)
@@ -272,7 +273,7 @@ class PairwiseMachine(_Machine):
         rows = self._rows(X, reset=True)
         seed = _seed(self.random_state)
         packed = Packed(_packed(rows, np.random.default_rng(seed)), rows.shape[1])
-        run = fit(packed, self.method, seed=seed, monitor=QUIET, threads=self.n_jobs, **self._options())
+        run = fit(packed, self.method, seed=seed, monitor=QUIET, threads=_threads(self.n_jobs), **self._options())
         self.machine_ = self._named(run.model)
         self.coupling_, self.bias_ = np.array(run.model.weights), np.array(run.model.bias)
         return self
@@ -345,7 +346,7 @@ class Classifier(ClassifierMixin, BaseEstimator):
             raise ValueError("Classifier needs rows of at least two classes; the data have one class.")
         made = BoltzmannClassifier(
             self.method, flip_noise=self.flip_noise, n_hidden=self.n_hidden, priors=self.priors,
-            calibrate=self.calibrate, seed=_seed(self.random_state), threads=self.n_jobs,
+            calibrate=self.calibrate, seed=_seed(self.random_state), threads=_threads(self.n_jobs),
         )  # fmt: skip
         self.classifier_ = made.fit(_bits(rows), labels)
         return self
@@ -375,9 +376,9 @@ def _seed(random_state: Any) -> int:
     return int(check_random_state(random_state).randint(MANY_SEEDS))
 
 
-def _of_learned(options: dict[str, Any]) -> dict[str, Any]:
-    """Return options without those that a machine which is given already says."""
-    return {name: value for name, value in options.items() if name != "n_hidden"}
+def _threads(n_jobs: Any) -> int | None:
+    """Return `n_jobs` as threads: None is all of them, and -1, -2, ... count as everywhere in scikit-learn."""
+    return None if n_jobs is None else int(effective_n_jobs(n_jobs))
 
 
 def _block(rows: Any, first: int) -> np.ndarray:

@@ -63,6 +63,14 @@ def test_models_there_and_back(vartype: str) -> None:
     assert (deep.num_variables, deep.num_interactions, deep.offset) == (5, 6, 2.0)
 
 
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_labels_may_look_alike(sampler: Callable[[], Any]) -> None:
+    """Files keep names as texts; sample sets have labels of their own."""
+    bqm = dimod.BinaryQuadraticModel({(1, 2): 1.0, "(1, 2)": -1.0, "a\0": 0.5}, {}, 0.0, "SPIN")
+    found = sampler().sample(bqm, seed=1).first
+    assert (found.sample, found.energy) == ({(1, 2): -1, "(1, 2)": 1, "a\0": -1}, -2.5)
+
+
 def test_what_is_no_model_is_refused() -> None:
     with pytest.raises(TypeError, match=r"bqm must be a dimod.BinaryQuadraticModel; got dict"):
         bm.models.from_bqm({("a", "b"): 1.0})

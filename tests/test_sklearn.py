@@ -82,6 +82,8 @@ def test_sparse_rows_are_the_dense_ones(rows: np.ndarray) -> None:
     few = scipy.sparse.csr_array(rows[:30])
     np.testing.assert_allclose(dense.transform(rows[:30]), sparse.transform(few), rtol=1e-12)
     assert np.array_equal(dense.score_samples(rows[:30]), sparse.score_samples(few))
+    twice = scipy.sparse.csr_matrix((np.ones(2), [0, 0], [0, 2]), shape=(1, rows.shape[1]))  # 2 where it counts as 1
+    np.testing.assert_allclose(dense.transform(twice), dense.transform(twice.toarray()), rtol=1e-12)
 
 
 def test_grey_rows_are_drawn_anew_and_others_saturate() -> None:
@@ -96,7 +98,7 @@ def test_grey_rows_are_drawn_anew_and_others_saturate() -> None:
 
 
 def test_the_same_state_gives_the_same_machine_and_partial_fit_goes_on() -> None:
-    one, other = small().fit(DIGITS), clone(small()).fit(DIGITS)
+    one, other = small().fit(DIGITS), clone(small(n_jobs=-1)).fit(DIGITS)
     assert np.array_equal(one.components_, other.components_)
     again = pickle.loads(pickle.dumps(one))
     assert np.array_equal(again.transform(DIGITS), one.transform(DIGITS))

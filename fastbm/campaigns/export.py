@@ -7,7 +7,7 @@ import io
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
@@ -73,7 +73,7 @@ def to_xarray(columns: Mapping[str, np.ndarray], axes: Sequence[Sequence[str]]) 
         import xarray
     except ImportError:
         raise ImportError('to_xarray needs xarray: pip install "fastbm[xarray]"') from None
-    dims = _dimensions([axis[0] for axis in axes])
+    dims = _dimensions([axis[0] for axis in axes], columns)
     places, coords = [], {}
     for axis, dim in zip(axes, dims, strict=True):
         both = list(zip(*(map(hashable, columns[key].tolist()) for key in axis), strict=True))
@@ -92,10 +92,11 @@ def to_xarray(columns: Mapping[str, np.ndarray], axes: Sequence[Sequence[str]]) 
     return xarray.Dataset(data, coords)
 
 
-def _dimensions(keys: Sequence[str]) -> list[str]:
-    """Return short names of keys, "beta" of "sample.beta", where they are clear."""
+def _dimensions(keys: Sequence[str], columns: Iterable[str]) -> list[str]:
+    """Return short names of keys, "beta" of "sample.beta", where they are clear: no other key has it, nor a column."""
     short = [key.rpartition(".")[2] for key in keys]
-    return [name if short.count(name) == 1 else key for name, key in zip(short, keys, strict=True)]
+    names = [*short, *columns]
+    return [name if names.count(name) == 1 else key for name, key in zip(short, keys, strict=True)]
 
 
 def _spread(values: np.ndarray, places: tuple[np.ndarray, ...], shape: tuple[int, ...]) -> np.ndarray:

@@ -20,7 +20,7 @@ except ImportError:
 
 from .._base import checks
 from ..inference.methods import infer
-from ..models.quadratic import check_bqm, from_bqm
+from ..models.quadratic import check_bqm, unnamed
 from ..runs.sample.verb import sample
 from .common import limit_of, nothing, range_of, rows_of, sample_set, schedule_of, seed_of, timing_of
 from .trajectories import kernel_of, states_along, sweeps_of
@@ -139,12 +139,14 @@ class AnnealingSampler(_Sampler, dimod.Initialized):
         num_reads = parsed.num_reads
         if not len(bqm.variables):
             return nothing(bqm, num_reads)
-        model = from_bqm(bqm)
+        model = unnamed(bqm)
         betas = schedule_of(
             model, num_sweeps, num_sweeps_per_beta, beta_range, beta_schedule_type, beta_schedule, threads
         )
         initial = "random" if initial_states is None else rows_of(parsed.initial_states, bqm)
         ready, time_limit = time.perf_counter_ns(), limit_of(time_limit)
+        if interrupt_function is not None and not callable(interrupt_function):
+            raise TypeError(f"interrupt_function must be a function; got {interrupt_function!r}.")
         limited = time_limit is not None or interrupt_function is not None
         size = BATCH if limited else num_reads
         cooling: dict[str, Any] = {"betas": betas}
@@ -253,7 +255,7 @@ class TemperingSampler(_Sampler):
         num_betas = None if num_betas is None else checks.whole("num_betas", num_betas, least=2)
         if not len(bqm.variables):
             return nothing(bqm, 1)
-        model = from_bqm(bqm)
+        model = unnamed(bqm)
         if betas is not None and (beta_range is not None or num_betas is not None):
             raise ValueError("betas say all that beta_range and num_betas would: leave one of them out.")
         ladder: dict[str, Any] = {"n_betas": num_betas}
@@ -322,7 +324,7 @@ class ExactSampler(_Sampler):
         seed = seed_of(seed)
         if not len(bqm.variables):
             return nothing(bqm, num_reads or 1)
-        model = from_bqm(bqm)
+        model = unnamed(bqm)
         if num_reads is not None:
             draws = sample(model, "exact", n_chains=num_reads, n_sweeps=1, beta=beta, seed=seed, threads=threads)
             found = sample_set(draws.states[-1], bqm, None)

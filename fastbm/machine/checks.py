@@ -107,9 +107,15 @@ def check_columns(argument: str, data: Any, names: Names | None, of: str = "mode
 
     `of` is the argument that the names come from.
     """
-    if names is None:
+    columns = _columns(data)
+    if not columns:
         return data
-    for k, (name, column) in enumerate(zip(names, columns_of(data) or (), strict=False)):
+    if names is None:  # units are numbered, and columns may be so in another order
+        numbers = range(len(columns))
+        names = tuple(numbers) if {*map(str, numbers)} == {*map(str, columns)} else ()
+    elif _are_numbered(columns) and not all(isinstance(name, int) for name in names[: len(columns)]):
+        return data
+    for k, (name, column) in enumerate(zip(names, columns, strict=False)):
         if str(name) != str(column):
             raise ValueError(
                 f"{argument} has the columns of other units than {of}: column {k} is {str(column)!r}, and unit {k} of "
@@ -120,8 +126,13 @@ def check_columns(argument: str, data: Any, names: Names | None, of: str = "mode
 
 def columns_of(data: Any) -> list[Hashable] | None:
     """Return the names of a table's columns; None where it is no table, or they are numbered."""
-    columns = _listed(data, "columns", (str, int, tuple)) or _listed(data, "column_names", (str,))
+    columns = _columns(data)
     return None if _are_numbered(columns) else columns
+
+
+def _columns(data: Any) -> list[Hashable]:
+    """Return the names of a table's columns; none where it is no table."""
+    return _listed(data, "columns", (str, int, tuple)) or _listed(data, "column_names", (str,))
 
 
 def _listed(data: Any, attribute: str, kinds: tuple[type, ...]) -> list[Hashable]:

@@ -43,6 +43,13 @@ def from_bqm(bqm: Any) -> BoltzmannMachine:
     >>> float(bm.models.from_bqm(bqm).energy([1, 1])), float(bqm.energy({"a": 1, "b": 1}))
     (1.5, 1.5)
     """
+    made = unnamed(bqm)
+    labels = list(bqm.variables)
+    return made if labels == list(range(len(labels))) else made.with_names(labels)
+
+
+def unnamed(bqm: Any) -> BoltzmannMachine:
+    """Return the machine of a binary quadratic model, whatever its labels are."""
     check_bqm(bqm)
     if not len(bqm.variables):
         raise ValueError("bqm must have at least one variable; got a model without any.")
@@ -51,9 +58,7 @@ def from_bqm(bqm: Any) -> BoltzmannMachine:
     bias = checks.finite_array("linear biases of bqm", np.asarray(linear, np.float64))
     units = "spin" if bqm.vartype.name == "SPIN" else "binary"
     couplings = Sparse.of_pairs(len(bias), np.asarray(i, np.int64), np.asarray(j, np.int64), -weights)
-    labels = list(bqm.variables)
-    names = None if labels == list(range(len(labels))) else labels
-    made = BoltzmannMachine(couplings, -bias, units=units, offset=float(offset), names=names)
+    made = BoltzmannMachine(couplings, -bias, units=units, offset=float(offset))
     return named(made, "from_bqm", units=units)
 
 

@@ -72,6 +72,12 @@ def test_tables_of_other_columns_are_refused(use: Callable[..., Any]) -> None:
     use(model, table)
     with pytest.raises(ValueError, match=r"(data|rows|visible) has .* than model: column 0 is 'c', and unit 0 of"):
         use(model, table[["c", "b", "a"]])
+    numbered, unnamed = model.with_names([2, 1, 0]), model.with_names(None)
+    use(numbered, table.set_axis([2, 1, 0], axis=1))
+    use(unnamed, table.set_axis([0, 1, 2], axis=1))
+    for other, columns in ((numbered, [0, 1, 2]), (unnamed, [2, 1, 0]), (unnamed, ["0", "2", "1"])):
+        with pytest.raises(ValueError, match="has the columns of other units than model: column"):
+            use(other, table.set_axis(columns, axis=1))
     for names in (
         [0, 1, 2],
         ["1", "2", "3"],

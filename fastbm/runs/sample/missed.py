@@ -109,7 +109,7 @@ def _of_chains(model: BoltzmannMachine, beta: float, bits: np.ndarray, n_starts:
     energies = model.energy_of_bits(later.reshape(-1, model.n_units)).reshape(later.shape[:2])
     values = -log_tree(rows, later, _coupled(model)) - beta * energies
     lowest = later.reshape(-1, model.n_units)[[np.argmin(energies)]]
-    spread = bits.mean(axis=0).std(axis=0, ddof=1) / math.sqrt(n_chains) if n_chains > 1 else 0.0
+    spread = bits.mean(axis=0).std(axis=0, ddof=1) / math.sqrt(n_chains) if n_chains > 1 else np.zeros(model.n_units)
     p_error = np.hypot(spread, rarely(n_starts, AGRESTI_COULL))
     error = float(diagnostics.standard_error(values))
     return Seen("states allow a log Z of at most", float(values.mean()), error, lowest, bits.mean(axis=(0, 1)), p_error)
