@@ -246,7 +246,9 @@ def test_as_arrays_by_the_keys_of_the_grid() -> None:
     lacking = Table.of(keys, [*rows[:4], None, rows[5]], axes).to_xarray()
     assert math.isnan(lacking["energy"].sel(shape="6x6", seed=1)) and math.isnan(lacking["n_samples"][1, 1])
     methods = [{"method": name} for name in ("exact", "tap")]  # a result of the same name
-    asked = Table.of([{f"infer.{key}": one for key, one in row.items()} for row in methods], methods, [("infer.method",)])
+    asked = Table.of(
+        [{f"infer.{key}": one for key, one in row.items()} for row in methods], methods, [("infer.method",)]
+    )
     assert asked.to_xarray()["method"].dims == ("infer.method",)
     frame = Table.of(keys, rows, axes).to_dataframe()
     assert frame["model.shape"][0] == (4, 4) and frame["energy"].tolist() == list(range(6))
