@@ -5,13 +5,16 @@
 Good as long as the energies that matter at beta' were visited at beta: about one standard deviation of the energy.
 Weights alone do not tell: where those energies were never seen, the few heaviest of the samples stand for them. Those
 behind the error bar, by w_t^2, are those of 2 beta' - beta, and so twice as far from the samples' mean energy as the
-average at beta': the way there must be at most half of that to the outermost sample.
+average at beta': the way there must be at most half of that to the outermost sample. Towards hotter temperatures the
+outermost energy that was seen is no end, whatever number of samples has it: states are more numerous above it.
 
 Ferrenberg and Swendsen, Phys. Rev. Lett. 61, 2635 (1988), doi:10.1103/PhysRevLett.61.2635.
 """
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,6 +27,10 @@ FEWEST = 10.0  # effective samples; below, a few samples carry the average and t
 FARTHEST = 0.5  # of the way from the samples' mean energy to the outermost sample
 FEWEST_AT_END = 5.0  # effective samples of the outermost energy, which then is where energies end, not samples
 ALIKE = 0.99  # of the largest weight: samples of the outermost energy, but for rounding
+# towards hotter temperatures, where energies that were not seen come to weigh
+FEW = 0.1  # of the effective samples, below which what may be unseen must not count
+UNSEEN = 0.1  # of the error of the energy, which energies that were not seen may add
+ALONE = 0.7  # of beta, down to which samples of one energy tell of others
 
 
 class Reweighted(NamedTuple):
@@ -54,7 +61,8 @@ def reweight(energy: Any, observable: Any, beta: float, new_beta: Any, *, n_bloc
     -------
     Reweighted
         `value` and its jackknife `error`, (n_new, ...) or (...), and `ess`, (n_new,) or float: Kish's (sum w)^2 /
-        sum w^2 times the part of the samples that is effective at beta.
+        sum w^2 times the part of the samples that is effective at beta. If the observable is the energy, the error
+        has what states may add that were just not seen: s samples miss energies of log(s) / beta above the lowest.
 
     Raises
     ------
@@ -65,13 +73,15 @@ def reweight(energy: Any, observable: Any, beta: float, new_beta: Any, *, n_bloc
     -----
     ConvergenceWarning
         Where `ess` is below 10, or the mean energy moves more than half the way to the outermost sample. The latter
-        does not count where 5 effective samples have that energy, as many a ground state has.
+        does not count at a larger beta where 5 effective samples have that energy, as many a ground state has. At a
+        smaller one also where `ess` is less than a tenth of the samples and unseen energies may add a tenth of the
+        error, and below 0.7 beta where all samples have one energy.
 
     Notes
     -----
-    Measured at 324 distances on rings, square lattices and random machines, 200 to 20,000 samples, independent and not:
-    two errors hold the energy in 94 % of the cases without a warning (89 % with that of `ess` alone), in less than
-    85 % of them at 8 of the distances (54). Within a standard deviation of the energy one in 10,000 was too far.
+    Measured at 4,500 temperatures of 0.1 to 1.6 times beta, on 18 lattices, glasses and random machines of 6 to 16
+    units, 200 to 64,000 samples: two errors hold the energy in 95 % of the 3,521 cases without a warning, five in
+    all but 9 of them.
 
     References
     ----------
@@ -87,29 +97,49 @@ def reweight(energy: Any, observable: Any, beta: float, new_beta: Any, *, n_bloc
     wanted = checks.finite_array("new_beta", new_beta)
     if wanted.ndim > 1:
         raise ValueError(f"new_beta must be a number or a vector; got shape {wanted.shape}.")
-    effective = float(ess(energies)) / energies.size
-    rows = [_one(energies, observed, old, float(b), effective, n_blocks) for b in np.atleast_1d(wanted)]
+    samples = _Samples(energies, old, float(ess(energies)), observable is energy)
+    rows = [_one(samples, observed, float(b), n_blocks) for b in np.atleast_1d(wanted)]
     value, error, left = (np.array([row[k] for row in rows]) for k in range(3))
     if wanted.ndim == 0:
         return Reweighted(value[0], error[0], float(left[0]))
     return Reweighted(value, error, left)
 
 
-def _one(
-    energy: np.ndarray, observable: np.ndarray, beta: float, new_beta: float, effective: float, n_blocks: int | None
-) -> tuple[Any, Any, float]:
-    log_weights = -(new_beta - beta) * (energy - energy.mean())
+@dataclass(frozen=True)
+class _Samples:
+    """Energies (n_samples, n_chains) that were sampled at `beta`, and how many of them are effective there."""
+
+    energy: np.ndarray
+    beta: float
+    ess: float
+    is_observed: bool  # the energy itself is asked for
+
+    def log_weights(self, beta: float) -> np.ndarray:
+        """Return log weights at another temperature."""
+        return -(beta - self.beta) * (self.energy - self.energy.mean())
+
+    def unseen(self, beta: float) -> float:
+        """Return what states may add to the mean energy that just were not seen.
+
+        One of probability 1 / s lies log(s) / beta above the lowest, but not beyond twice the energies that were seen.
+        """
+        lowest, log_s = self.energy.min(), math.log(max(self.ess, 2.0))
+        above, span = self.energy - lowest, float(np.ptp(self.energy))
+        reach = min(log_s / self.beta if self.beta > 0.0 else math.inf, 2.0 * span or math.inf)
+        if not math.isfinite(reach):
+            return 0.0
+        log_mean = float(np.logaddexp.reduce(-(beta - self.beta) * above, axis=None)) - math.log(above.size)
+        return reach * math.exp(min(-(beta - self.beta) * reach - log_s - log_mean, 0.0))
+
+
+def _one(samples: _Samples, observable: np.ndarray, beta: float, n_blocks: int | None) -> tuple[Any, Any, float]:
+    log_weights = samples.log_weights(beta)
     weights = np.exp(log_weights - log_weights.max())
-    left = effective * float(weights.sum() ** 2 / (weights**2).sum())
-    moved, outermost = float((weights * log_weights).sum() / weights.sum()), float(log_weights.max())
-    doubt = ""
-    if left < FEWEST:
-        doubt = f"leaves {left:.3g} effective samples of {energy.size}"
-    elif moved > FARTHEST * outermost and effective * (weights > ALIKE).sum() < FEWEST_AT_END:
-        doubt = f"moves the mean energy {moved / outermost:.2g} of the way to the outermost of {energy.size} samples"
-    if doubt:
+    left = samples.ess / weights.size * float(weights.sum() ** 2 / (weights**2).sum())
+    unseen = samples.unseen(beta)
+    if doubt := _doubt(samples, beta, log_weights, weights, left, unseen):
         checks.warn(
-            f"reweighting from beta = {beta:g} to {new_beta:g} {doubt}: do not trust the value or its error. "
+            f"reweighting from beta = {samples.beta:g} to {beta:g} {doubt}: do not trust the value or its error. "
             'Sample nearer to it, or all the way with sampler="tempering".'
         )
     wide = weights.reshape(weights.shape + (1,) * (observable.ndim - 2))
@@ -117,4 +147,28 @@ def _one(
     origin = observable.mean(axis=(0, 1))
     with np.errstate(invalid="ignore", divide="ignore"):  # where all the weight lies in one block
         ratio = jackknife(lambda top, bottom: top / bottom, wide * (observable - origin), wide, n_blocks=n_blocks)
-    return origin + ratio.value, ratio.error, left
+    error = np.hypot(ratio.error, unseen) if samples.is_observed else ratio.error
+    return origin + ratio.value, error, left
+
+
+def _doubt(
+    samples: _Samples, beta: float, log_weights: np.ndarray, weights: np.ndarray, left: float, unseen: float
+) -> str:
+    """Return why averages at another temperature are not to be trusted; empty where nothing speaks against them."""
+    n, is_hotter = weights.size, beta < samples.beta
+    if left < FEWEST:
+        return f"leaves {left:.3g} effective samples of {n}"
+    shares, outermost = weights / weights.sum(), float(log_weights.max())
+    moved = float((shares * log_weights).sum())
+    ends = not is_hotter and samples.ess / n * (weights > ALIKE).sum() >= FEWEST_AT_END
+    if moved > FARTHEST * outermost and not ends:
+        return f"moves the mean energy {moved / outermost:.2g} of the way to the outermost of {n} samples"
+    if not is_hotter:
+        return ""
+    if not outermost and beta < ALONE * samples.beta:
+        return f"goes far from {n} samples, all of one energy"
+    energies = samples.energy - samples.energy.mean()
+    variance = float((shares * energies**2).sum() - (shares * energies).sum() ** 2)
+    if left < FEW * samples.ess and unseen**2 > UNSEEN**2 * variance / left:
+        return f"leaves {left:.3g} effective samples of {samples.ess:.3g}, and what was not seen comes to weigh"
+    return ""

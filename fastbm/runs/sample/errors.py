@@ -92,6 +92,12 @@ def unseen_error(ess: float, scale: float) -> float:
     return float(rarely(ess, AGRESTI_COULL)) * scale
 
 
+def of_unvaried(found: diagnostics.Reweighted) -> diagnostics.Reweighted:
+    """Return averages with errors of what never varied: unseen states may be off by the value, or 1 where that is 0."""
+    off = rarely(found.ess, AGRESTI_COULL) * np.where(found.value, np.abs(found.value), 1.0)
+    return found._replace(error=np.where(np.equal(found.error, 0.0), off, found.error)[()])
+
+
 def floored(estimate: diagnostics.Estimate, floor: float) -> diagnostics.Estimate:
     """Return an estimate whose error is at least `floor`; one that is NaN stays so.
 

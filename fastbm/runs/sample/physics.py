@@ -13,15 +13,7 @@ from ...diagnostics.autocorrelation import standard_errors
 from ...models import square_lattice as lattice
 from ...sampling.observables import OF_PAIRS
 from .convergence import ODD, groups
-from .errors import (
-    effective,
-    energy_error,
-    floored,
-    heat_floor,
-    observable_error,
-    unseen_error,
-    widened,
-)
+from .errors import effective, energy_error, floored, heat_floor, observable_error, of_unvaried, unseen_error, widened
 from .samples import Samples
 from .series import At, Series, magnetisations, of_states, overlaps, recorded, temperatures
 from .valleys import is_even
@@ -308,9 +300,12 @@ def reweight(run: Samples, betas: Any, observable: Any) -> Reweighted:
         energy = at.energy
         if kind in OF_PAIRS:  # both go to the other temperature, so that the sum of their energies weighs a pair
             energy = energy[:, ::2] + energy[:, 1::2]
-        if observed is not None and kind in ODD and is_even(run):  # whatever side chains are on
-            observed = np.zeros_like(observed)
-        rows.append(diagnostics.reweight(energy, energy if observed is None else observed, at.beta, float(new)))
+        if observed is None:
+            rows.append(diagnostics.reweight(energy, energy, at.beta, float(new)))
+        elif kind in ODD and is_even(run):  # whatever side chains are on
+            rows.append(diagnostics.reweight(energy, np.zeros_like(observed), at.beta, float(new)))
+        else:
+            rows.append(of_unvaried(diagnostics.reweight(energy, observed, at.beta, float(new))))
     value, error, ess = (np.array([row[k] for row in rows]) for k in range(3))
     return Reweighted(value, error, ess) if wanted.ndim else Reweighted(value[0], error[0], float(ess[0]))
 

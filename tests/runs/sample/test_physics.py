@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +103,37 @@ def test_reweighting_takes_the_nearest_temperature() -> None:
     ladder = bm.sample(RING, sampler="tempering", betas=[0.2, 0.6], n_chains=8, n_sweeps=2_000, seed=3)
     hot = ladder.read("tempering/energy")[:, :, 0]
     assert ladder.reweight(0.25).value == diagnostics.reweight(hot, hot, 0.2, 0.25).value
+
+
+def test_reweighting_covers_or_warns() -> None:
+    """Of independent draws of machines that are summed, cold ones that have seen a few energies among them."""
+    rng, z, n_warned = np.random.default_rng(0), [], 0
+    named = [bm.models.ising(shape) for shape in ((2, 2, 2), (3, 3), (2, 6))]
+    for model in (*named, *(bm.models.edwards_anderson((3, 4), seed=seed) for seed in range(3))):
+        energies = model.energy(machines.log_joint(*machines.parameters(model), "spin", 1.0)[0])
+        for _ in range(40):
+            beta, n = rng.uniform(0.3, 1.4), int(rng.choice([200, 20_000]))
+            new = beta * rng.uniform(0.1, 1.6)
+            p, q = (np.exp(-b * (energies - energies.min())) for b in (beta, new))
+            drawn = rng.choice(energies, size=(n // 8, 8), p=p / p.sum())
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                found = diagnostics.reweight(drawn, drawn, beta, new)
+            n_warned += bool(caught)
+            if not caught:
+                z.append(abs(found.value - (q * energies).sum() / q.sum()) / found.error)
+    assert n_warned < 80 and np.mean(np.array(z) < 2.0) > 0.9 and max(z) < 6.0
+
+
+def test_reweighting_of_what_never_varied() -> None:
+    """All samples are ground states: hotter temperatures are not known from them, and errors are not 0."""
+    run = bm.sample(bm.models.ising((2, 2, 2)), beta=3.0, n_sweeps=200, initial="up")
+    assert np.ptp(run.energy) == 0.0
+    with pytest.warns(bm.ConvergenceWarning, match="from beta = 3 to 0.5 goes far from .* all of one energy"):
+        run.reweight(0.5)
+    assert run.reweight(3.2).error > 0.0
+    found = run.reweight(3.2, np.abs(run.magnetisation))
+    assert found.value == 1.0 and 1e-5 < found.error < 1e-3
 
 
 @pytest.mark.parametrize("observables", [[], ["overlap"]], ids=["from-states", "recorded"])
