@@ -43,6 +43,18 @@ def test_a_unit_that_others_decide_has_no_maximum(method: str, n_more: int, unit
     assert bm.fit(rows, method, evaluate="none", l2=1e-4, epochs=2_000).converged
 
 
+@pytest.mark.parametrize(("unlike", "has_maximum"), [(True, False), (False, True)])
+def test_a_step_to_infinity_is_no_maximum(unlike: bool, has_maximum: bool) -> None:
+    """Where rows do not vary, the first step is long: to an end that is none, or past one that it returns to."""
+    rows = np.random.default_rng(0).integers(0, 2, (400 if unlike else 40, 13))  # fewer than parameters leave much open
+    rows[:, 0] ^= 1 - (rows[:, 0] ^ rows[:, 1] | rows[:, 0] ^ rows[:, 2]) if unlike else 0
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert bm.fit(rows, "exact", evaluate="none").converged is has_maximum
+    assert any("no finite optimum" in str(one.message) for one in caught) is not has_maximum
+    assert bm.fit(rows, "exact", evaluate="none", l2=1e-3).converged
+
+
 @pytest.mark.parametrize("method", ["exact", "pseudolikelihood", "rise"])
 def test_a_unit_that_is_constant_has_no_maximum(method: str) -> None:
     rows = np.random.default_rng(0).integers(0, 2, (400, 4))

@@ -32,6 +32,7 @@ NEAR = 10.0  # times the tolerance: how small the gradient is where it is told h
 # maxima 0.06 at most, and 0.3 where states of a pair were in one of 10^6 rows.
 RESTLESS = 0.5
 FARTHEST = 2.0  # times these, hidden units do as they would at infinity; at 40 maxima log-odds were below 0.8 times
+FURTHER = 1.0  # log-odds beyond an end, where the slope has turned if it is a minimum
 IDLE = 1e-4  # a scaled coupling that does nothing
 SHARP = 1e-4  # tolerance, above which nothing is told of how the gradient vanishes
 TRIES = 4
@@ -270,7 +271,22 @@ class Likelihood(Descent):
     def _is_endless(self, path: list[Point]) -> bool:
         if self._named is None:
             self._named = self._sample.has_no_optimum(self._settings)
-        return self._named or super()._is_endless(path)
+        return self._named or super()._is_endless(path) or self._goes_on(path[-1])
+
+    def _goes_on(self, end: Point) -> bool:
+        """Return whether the likelihood still rises further along where rows do not vary and nothing is penalised.
+
+        A step there may lead so far towards infinity at once that the path does not tell of it.
+        """
+        if not isinstance(self._coordinates, Whitened) or self._settings.tolerance > SHARP:
+            return False
+        point, value, slope = end
+        way = self._coordinates.unvaried(-slope)
+        far = self._log_odds(end, (point + way, value, slope))
+        if not far > 0.0:
+            return False
+        further = point + way * (FURTHER / far)
+        return float(self._objective(further)[1] @ way) < 0.0
 
     def _lower(self, point: np.ndarray, value: float) -> np.ndarray | None:
         if not self._like.n_hidden:  # convex
