@@ -1,4 +1,4 @@
-"""Whether chains drift together: both halves of a run have the same mean within its error.
+"""Whether chains drift together: the first part of a run has the same mean as the rest, within its error.
 
 Chains that relax side by side agree with one another at any time, and R-hat hardly sees that all of them move.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -15,12 +16,13 @@ from .._base.arrays import near_one
 from .autocorrelation import MANY_CHAINS, finite, shaped, standard_error
 
 FALSE_ALARM = 1e-3
+BEGINNINGS = (32, 8, 4, 2)  # parts of a run of which the first is looked at
 TOGETHER = 1 << 14  # numbers that are added up while they are in the cache: fresh memory takes longer than all of it
 ABREAST = 8  # samples that are added side by side, as rows of few chains take longer than their additions
 
 
 def drifts(values: Any, *, n_quantities: int = 1, false_alarm: float = FALSE_ALARM) -> bool:
-    """Tell whether the mean of the later half differs from that of the first.
+    """Tell whether the mean of the first part of a series differs from that of the rest.
 
     Parameters
     ----------
@@ -33,25 +35,51 @@ def drifts(values: Any, *, n_quantities: int = 1, false_alarm: float = FALSE_ALA
 
     Notes
     -----
-    With 8 chains or more the error is that of the differences of the single chains, which are independent of one
-    another, by Student's t. With fewer it comes from the autocorrelation within each half.
+    With 8 chains or more the first half, quarter, eighth and thirty-second are looked at: a start that lasts for a part
+    f of the samples is off by 1 / sqrt(f) times as many errors there as the mean of all. The error is that of the
+    differences of the single chains, which are independent of one another, by Student's t. With fewer it comes from the
+    autocorrelation within each half, of which shorter parts tell too little.
     """
     array = shaped(values)
-    half = len(array) // 2
-    first, later, start = array[:half], array[-half:], array[0, 0]
-    with np.errstate(invalid="ignore"):
-        differences, exponent = near_one(_means(later, start) - _means(first, start))
-    n = len(differences)
-    mean = float(np.add.reduce(differences)) / n
-    if not math.isfinite(mean):
-        finite(array)  # which says what is not
-    if n >= MANY_CHAINS:
-        apart = differences - mean
-        error = math.sqrt(float(np.add.reduce(apart * apart)) / (n - 1) / n)
-    else:
-        errors = (standard_error(part - part.mean(axis=0)) for part in (first - start, later - start))
+    n_samples, n_chains = array.shape
+    start = array[0, 0]
+    if n_chains < MANY_CHAINS:
+        half = n_samples // 2
+        first, later = array[:half] - start, array[-half:] - start
+        differences, exponent = _differences(array, later.mean(axis=0) - first.mean(axis=0))
+        errors = (standard_error(part - part.mean(axis=0)) for part in (first, later))
         error = float(np.ldexp(np.hypot(*errors), -exponent))
-    return bool(abs(mean) > _most_errors(n, false_alarm / (2 * n_quantities)) * error)
+        return abs(_mean(differences)) > _most_errors(n_chains, false_alarm / (2 * n_quantities)) * error
+    ends = [n_samples // part for part in BEGINNINGS if n_samples >= part]
+    most = _most_errors(n_chains, false_alarm / (2 * n_quantities * len(ends)))
+    shares = [(b - a) / n_samples * _means(array[a:b], start) for a, b in pairwise([0, *ends, n_samples])]
+    for k, end in enumerate(ends, 1):
+        part = end / n_samples
+        rest, first = sum(shares[k:]) / (1.0 - part), sum(shares[:k]) / part
+        differences, exponent = _differences(array, rest - first)
+        # what is rare may be missing in the first part, of which the rest then tells how it scatters
+        variance = max(_variance(differences), _variance(np.ldexp(rest, -exponent)) / part)
+        if abs(_mean(differences)) > most * math.sqrt(variance / n_chains):
+            return True
+    return False
+
+
+def _differences(array: np.ndarray, found: np.ndarray) -> tuple[np.ndarray, int]:
+    """Return differences of chains near 1, and the exponent; raise where values of the array are not finite."""
+    with np.errstate(invalid="ignore"):
+        differences, exponent = near_one(found)
+    if not math.isfinite(_mean(differences)):
+        finite(array)  # which says what is not
+    return differences, exponent
+
+
+def _mean(values: np.ndarray) -> float:
+    return float(np.add.reduce(values)) / len(values)
+
+
+def _variance(values: np.ndarray) -> float:
+    apart = values - _mean(values)
+    return float(np.add.reduce(apart * apart)) / (len(values) - 1)
 
 
 @lru_cache(maxsize=64)

@@ -187,9 +187,9 @@ class Gibbs(_Chains):
     Notes
     -----
     Means with errors, second moments, energy; `converged` by split R-hat of energy, units and pairs of units, by
-    the means that a machine without biases is known to have, and by whether halves of the run differ. None where
-    chains agree but may all have missed a valley: one chain, fewer than 8, or all from one state, unless the
-    machine is known to have one valley only; also of fewer than 32 samples of a chain or 256 in all.
+    the means that a machine without biases is known to have, and by whether the first part of the run differs from the
+    rest. None where chains agree but may all have missed a valley: one chain, fewer than 8, or all from one state,
+    unless the machine is known to have one valley only; also of fewer than 32 samples of a chain or 256 in all.
     `detail["doubt"]` says why. `mean_error` of a unit that never flipped, and that its own bias does not hold, counts
     chains and no sweeps: it cannot tell a unit that would flip back at once from a valley that none has found.
     """
@@ -204,9 +204,9 @@ class Metropolis(_Chains):
     Notes
     -----
     Means with errors, second moments, energy; `converged` by split R-hat of energy, units and pairs of units, by
-    the means that a machine without biases is known to have, and by whether halves of the run differ. None where
-    chains agree but may all have missed a valley: one chain, fewer than 8, or all from one state, unless the
-    machine is known to have one valley only; also of fewer than 32 samples of a chain or 256 in all.
+    the means that a machine without biases is known to have, and by whether the first part of the run differs from the
+    rest. None where chains agree but may all have missed a valley: one chain, fewer than 8, or all from one state,
+    unless the machine is known to have one valley only; also of fewer than 32 samples of a chain or 256 in all.
     `detail["doubt"]` says why. `mean_error` of a unit that never flipped, and that its own bias does not hold, counts
     chains and no sweeps: it cannot tell a unit that would flip back at once from a valley that none has found.
     """

@@ -92,7 +92,7 @@ def _contradiction(
 
     n_chains = energies.shape[1]
     if n_chains >= diagnostics.MANY_CHAINS and len(energies) >= 32 and drifts(energies):
-        return "the energies of the first and the later half differ: the chains still relax"
+        return "the energies of the first part of the run differ from the rest: the chains still relax"
     if not valleys.is_even(model, beta):
         return ""
     z = np.abs(p - 0.5) / errors

@@ -36,9 +36,9 @@ T = TypeVar("T")
 class Quantity(NamedTuple):
     """Diagnostics of one quantity at one temperature (and clamped pattern): R-hat, effective sample size, drift.
 
-    `limit` is the largest R-hat that passes, `chance` what so few samples may have by chance; `drifts` says that both
-    halves of the run have other means. Where it never changed, R-hat and effective samples are NaN: nothing tells
-    whether it would have.
+    `limit` is the largest R-hat that passes, `chance` what so few samples may have by chance; `drifts` says that
+    the first part of the run has another mean than the rest. Where it never changed, R-hat and effective samples are
+    NaN: nothing tells whether it would have.
     """
 
     name: str
@@ -57,12 +57,12 @@ class Quantity(NamedTuple):
 
     @property
     def agrees(self) -> bool:
-        """Whether chains have the same mean, and so have both halves of the run."""
+        """Whether chains have the same mean, and so have the first parts of the run and the rest."""
         return not (self.r_hat > self.limit or self.drifts)
 
     @property
     def contradicts(self) -> bool:
-        """Whether chains, or halves of the run, are further apart than chance may bring them."""
+        """Whether chains, or parts of the run, are further apart than chance may bring them."""
         return self.drifts or self.r_hat > max(self.limit, self.chance)
 
     @property
@@ -296,7 +296,7 @@ def _of_states(run: Samples, states: np.ndarray) -> list[Quantity]:
 def _disagreement(q: Quantity) -> str:
     label = q.label if q.name.startswith("|") else f"the {q.label}"
     if q.drifts:
-        return f"both halves of the run differ in {label}"
+        return f"the first part of the run differs from the rest in {label}"
     return f"r_hat of {label} is {q.r_hat:.3g}, above {q.limit:.3g}"
 
 
@@ -372,7 +372,9 @@ def _of_disagreement(run: Samples, way_out: str) -> str:
             f"{worst.limit:g}; ess {ess:.3g}. {way_out}."
         )
     if bad := next((q for q in (*_of_units(run), *series) if not q.agrees), None):
-        return f"chains {'drift together' if bad.drifts else 'disagree'}: {_disagreement(bad)}. {way_out}."
+        if bad.drifts:
+            return f"chains drift together: {_disagreement(bad)}. Raise burn_in, or {way_out[0].lower()}{way_out[1:]}."
+        return f"chains disagree: {_disagreement(bad)}. {way_out}."
     return _of_missed(run)
 
 

@@ -164,6 +164,10 @@ def test_a_common_drift_is_seen_and_chance_is_none() -> None:
         assert not drifts(noise)
         assert drifts(noise + np.linspace(0.0, 0.6, 500)[:, None])
         assert not drifts(np.full((500, n_chains), 0.1))
+    late = np.exp(-np.arange(900) / 40.0)[:, None]  # a start that biases the mean by two of its errors
+    n_late = sum(drifts(chance.normal(size=(900, 64)) + 0.18 * late) for _ in range(20))
+    n_rare = sum(drifts(chance.random((900, 64)) < 1e-3) for _ in range(200))  # often none in the first part
+    assert n_late >= 15 and n_rare <= 1
 
 
 def test_no_error_bar_is_0() -> None:
