@@ -55,6 +55,15 @@ def test_a_step_to_infinity_is_no_maximum(unlike: bool, has_maximum: bool) -> No
     assert bm.fit(rows, "exact", evaluate="none", l2=1e-3).converged
 
 
+def test_resamples_without_a_maximum_are_told() -> None:
+    """They begin where the fit ended, near the end of their own way to infinity."""
+    rows = np.random.default_rng(0).integers(0, 2, (400, 6))
+    rows[:, 0] ^= 1 - (rows[:, 0] ^ rows[:, 1] | rows[:, 0] ^ rows[:, 2])
+    with pytest.warns(bm.ConvergenceWarning) as caught:
+        bm.fit(rows, "exact", errors="bootstrap", evaluate="none")
+    assert "resamples were not learned to the end" in str(caught[-1].message)
+
+
 @pytest.mark.parametrize("method", ["exact", "pseudolikelihood", "rise"])
 def test_a_unit_that_is_constant_has_no_maximum(method: str) -> None:
     rows = np.random.default_rng(0).integers(0, 2, (400, 4))

@@ -276,11 +276,16 @@ class Likelihood(Descent):
     def _goes_on(self, end: Point) -> bool:
         """Return whether the likelihood still rises further along where rows do not vary and nothing is penalised.
 
-        A step there may lead so far towards infinity at once that the path does not tell of it.
+        A step there may lead so far towards infinity at once that the path does not tell of it. Newton's steps are as
+        long then wherever they begin.
         """
-        if not isinstance(self._coordinates, Whitened) or self._settings.tolerance > SHARP:
-            return False
         point, value, slope = end
+        if self._settings.tolerance > SHARP:
+            return False
+        if isinstance(self._lbfgs, Newton):
+            return self._log_odds(end, (point + self._lbfgs.step_from(point), value, slope)) > RESTLESS
+        if not isinstance(self._coordinates, Whitened):
+            return False
         way = self._coordinates.unvaried(-slope)
         far = self._log_odds(end, (point + way, value, slope))
         if not far > 0.0:

@@ -118,6 +118,13 @@ class Newton:
                 self._advance()
         return self._path or [self._here]  # where the start is the end
 
+    def step_from(self, point: np.ndarray) -> np.ndarray:
+        """Return Newton's step from a point, 0 where the Hessian allows none."""
+        with single_threaded_blas():
+            probabilities = self._function.value(point)[1]
+            found = self._step_at(self._function.slope(point, probabilities), probabilities)
+        return found if found.size else np.zeros_like(point)
+
     def _look(self, point: np.ndarray, value: float | None = None, probabilities: np.ndarray | None = None) -> None:
         """Take a point to be where the path ends, and find Newton's step from there."""
         if value is None or probabilities is None:
