@@ -15,6 +15,7 @@ from .._base.system import keeping
 from ..runs.begin import open as open_run
 from ..runs.run import Run
 from .generations import GRID, LONGER, RETRY, Generation, grid_keys, read_all, value_of
+from .leftovers import tidy
 from .settled import again
 from .status import Shards, Status, read_rows, status
 from .table import Table
@@ -138,9 +139,10 @@ class Campaign:
         return open_run(self.path / "cells" / f"{id}.h5")
 
     def resume(self, **options: Any) -> Campaign:
-        """Go on with what is left; the options are those of `campaign`."""
+        """Go on with what is left, and merge runs of cells that were left in parts; options are those of `campaign`."""
         last = [one for one in self.generations if one.why == GRID][-1]
         found: Campaign = public("campaign")(last.tables, out=self.path, **options)
+        tidy(self.path, options.get("stop"))
         return found
 
     def retry(self, **options: Any) -> Campaign:

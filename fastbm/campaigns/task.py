@@ -142,7 +142,7 @@ class ShardTask:
         common: dict[str, Any] = {"threads": self._threads, "progress": False, "stop": self._stop}
         if is_there(path):
             run = open_run(path)
-            if not run.finished or not path.exists():  # it may be finished but for its merge
+            if not run.finished or Names(path).parts.exists():  # it may be finished but for its merge
                 run = resume(path, **common)
             if "factor" not in self._spec or not (more := _lacks(run, verb, tables)):
                 return run
