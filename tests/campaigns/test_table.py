@@ -116,6 +116,8 @@ def test_averages_that_cannot_be_had_are_refused() -> None:
     table = glass(2)
     with pytest.raises(ValueError, match=r"keys of the grid, some of model.shape, model.seed"):
         table.average("q2")
+    with pytest.raises(TypeError, match="over must be the name of a key of the grid, or a list of names; got 3"):
+        table.average(3)  # type: ignore[arg-type]
     with pytest.raises(KeyError, match="no column 'q6'"):
         table.average("seed", of={"x": lambda q6: q6})
     with pytest.raises(TypeError, match=r"of\['x'\] must be a function"):
@@ -154,6 +156,11 @@ def test_the_best_settings_are_those_best_over_all_folds() -> None:
     table = Table.of(keys, [{"holdout": value, "holdout_by": "pseudo"} for value in held])
     assert table.best() == {"fit.l2": 0.1, "n": 3, "holdout": -3.0, "holdout_error": 0.0}
     assert table.best(over=[])["holdout"] == -1.0
+    failed = Table.of(keys, [{"holdout": value} for value in held[:5]] + [{"failed": "diverged"}])
+    with pytest.warns(UserWarning, match="1 of 2 settings lack some of data.fold that others have, as cells failed or"):
+        assert failed.best("holdout")["fit.l2"] == 0.1
+    with pytest.raises(ValueError, match=r"2 of 2 settings lack some of data.fold .* choose rows by `where` first"):
+        Table.of(keys[1:5], [{"holdout": -1.0}] * 4).best()
     with pytest.raises(ValueError, match="'holdout_by' holds texts"):
         table.best("holdout_by", over=[])
 
