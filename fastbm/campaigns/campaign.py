@@ -55,6 +55,11 @@ class Campaign:
         return self.generations[0].verb
 
     @property
+    def tables(self) -> dict[str, Any]:
+        """The tables of the last grid, as written."""
+        return [one for one in self.generations if one.why == GRID][-1].tables
+
+    @property
     def keep(self) -> str:
         """What is kept of a cell: "summary" or "runs"."""
         return self.generations[0].keep
@@ -140,8 +145,7 @@ class Campaign:
 
     def resume(self, **options: Any) -> Campaign:
         """Go on with what is left, and merge runs of cells that were left in parts; options are those of `campaign`."""
-        last = [one for one in self.generations if one.why == GRID][-1]
-        found: Campaign = public("campaign")(last.tables, out=self.path, **options)
+        found: Campaign = public("campaign")(self.tables, out=self.path, **options)
         tidy(self.path, options.get("stop"))
         return found
 

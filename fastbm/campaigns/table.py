@@ -245,14 +245,18 @@ class Table:
             If the column holds texts, no row has a number, or each setting lacks a fold that another one has.
         """
         over = [FOLD] if over is None and FOLD in self.keys else over
-        table = self.done()._whole(self._keys_of(over)).average(over) if over else self.done()
-        values = table[by]
-        if values.dtype.kind not in "biuf":
-            raise ValueError(f"best takes a column of numbers; {by!r} holds texts.")
-        if not len(values) or np.isnan(values.astype(np.float64)).all():
+        table = self.done()._comparable(self._keys_of(over)).average(over) if over else self.done()
+        values = table._numbers("best", by)
+        if not len(values) or np.isnan(values).all():
             raise ValueError(f"no row has a number under {by!r}.")
         place = int(np.nanargmin(values) if lowest else np.nanargmax(values))
         return table._taken(np.array([place])).rows[0]
+
+    def _numbers(self, asks: str, name: str) -> np.ndarray:
+        """Return a column as floats; refuse one of texts."""
+        if (found := numbers(self[name])) is None:
+            raise ValueError(f"{asks} takes columns of numbers; {name!r} holds texts or lists.")
+        return found
 
     def _keys_of(self, over: str | Sequence[str]) -> list[str]:
         """Return the whole names of keys that are averaged over."""
@@ -264,23 +268,10 @@ class Table:
             raise ValueError(f"average goes over keys of the grid, some of {', '.join(self.keys)}; got {found}.")
         return found
 
-    def _whole(self, over: Sequence[str]) -> Table:
-        """Return the rows of the settings that have every combination of the keys `over` which any of them has."""
+    def _comparable(self, over: Sequence[str]) -> Table:
+        """Return the rows of settings that have all of the keys `over` that any has."""
         left = [key for key in self.keys if key not in over]
-        settings, folds = (
-            [tuple(hashable(self._columns[key][k]) for key in keys) for k in range(len(self))] for keys in (left, over)
-        )
-        there: dict[tuple[Any, ...], set[tuple[Any, ...]]] = {}
-        for setting, fold in zip(settings, folds, strict=True):
-            there.setdefault(setting, set()).add(fold)
-        wanted = set(folds)
-        if not (n_lacking := sum(found != wanted for found in there.values())):
-            return self
-        lacking = f"{n_lacking} of {len(there)} settings lack some of {', '.join(over)} that others have"
-        if n_lacking == len(there):
-            raise ValueError(f"{lacking}, so that averages do not compare: choose rows by `where` first.")
-        checks.warn(f"{lacking}, as cells failed or are not done, and are left out.", UserWarning)
-        return self._taken(np.array([k for k, setting in enumerate(settings) if there[setting] == wanted]))
+        return self._taken(averages.complete(self._columns, left, over))
 
     def crossing(
         self,
@@ -314,9 +305,18 @@ class Table:
         list of Crossing
             One for each pair that crosses once between its first and its last `x`. Those of larger sizes
             lie nearer to the transition.
+
+        Raises
+        ------
+        ValueError
+            If a column holds texts, there are fewer than two curves, or too few points or errors for the fits.
         """
         every = checks.choice("pairs", pairs, ("neighbours", "all")) == "all"
+        degree = None if degree is None else checks.whole("degree", degree, least=1)
         table = self.long(x) if x == BETA and x not in self else self
+        for name in (x, of):
+            if name in table:
+                table._numbers("crossing", name)
         over = [key for key in table.keys if key not in (table.name_of(x), table.name_of(group))]
         if over:
             curves = table.done()._over_samples(of, x, group, over)
