@@ -24,7 +24,7 @@ rows = (pixels > pixels.max() / 2).astype(np.uint8)
 SOME = """chance = np.random.default_rng(1)  # rows lie in the order of their digits
 some = np.concatenate([chance.permutation(n_train)[:10_000], n_train + chance.permutation(len(rows) - n_train)[:2_000]])
 pixels, labels, rows = pixels[some], labels[some], rows[some]
-train, {held} = rows[:10_000], rows[10_000:]
+train, {held} = np.split(rows, [min(n_train, 10_000)])
 """
 CELLS = """if {path!r}.split(":")[0].endswith(".nwb"):
     binned = bm.data.from_spike_times({path!r}, bin_width=0.02)

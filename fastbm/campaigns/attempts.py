@@ -1,7 +1,8 @@
 """Which cell of a shard is being computed, written down before it is begun: one that kills its worker is found by it.
 
-The text beside a shard has a line for each beginning of a process and of a cell. None of it is synced: it tells of
-processes that die, and after a power cut there is no one to blame.
+The text beside a shard has a line for each beginning of a process and of a cell; that of a cell says how far its own
+run had come, so that deaths between which it got further are told apart. None of it is synced: it tells of processes
+that die, and after a power cut there is no one to blame.
 """
 
 from __future__ import annotations
@@ -11,11 +12,11 @@ from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 
-MOST_DEATHS = 3  # of workers at one cell
+MOST_DEATHS = 3  # of workers at one cell that comes no further
 STARTED, LEFT = "started", "left"
 DIED = (
-    "its worker died {n} times while it was computed: it may need more memory than there is, or more time than a job "
-    "has. `fastbm retry` computes it again."
+    "its worker died {n} times while it was computed, and it came no further: it may need more memory than there is, "
+    "or more time than a job has. `fastbm retry` computes it again."
 )
 
 
@@ -37,7 +38,10 @@ class Attempts:
         self._note(STARTED)
 
     def begin(self, cell: str) -> bool:
-        """Note that a cell is begun; return False, and note nothing, where it has killed its workers."""
+        """Note that a cell is begun; return False, and note nothing, where it has killed its workers.
+
+        `cell` is its id, and the last commit of its run where it has a file.
+        """
         if self.deaths[cell] >= MOST_DEATHS:
             return False
         self._note(cell)
@@ -73,7 +77,7 @@ def path_of(shard: str | os.PathLike[str]) -> Path:
 
 
 def read(path: Path) -> Counter[str]:
-    """Return how many processes have died at each cell: those whose line another beginning follows."""
+    """Return how many processes have died at each cell as it then was: those whose line another beginning follows."""
     try:
         lines = path.read_text(encoding="ascii", errors="replace").splitlines()
     except OSError:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from .._base import checks
 from ..diagnostics.jackknife import Estimate, cut_blocks, of_sums, student_widening
 from .columns import hashable, numbers
 
@@ -45,16 +46,45 @@ def average(
     columns: Mapping[str, np.ndarray], left: Sequence[str], over: Sequence[str], functions: Mapping[str, Named]
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Return keys and rows of averages of columns, for each combination of the keys that are left."""
-    n_rows = len(columns[over[0]])
     groups: dict[tuple[Any, ...], list[int]] = {}
-    if left:
-        for place, values in enumerate(zip(*(map(hashable, columns[key].tolist()) for key in left), strict=True)):
-            groups.setdefault(values, []).append(place)
-    elif n_rows:
-        groups[()] = list(range(n_rows))
+    for place, values in enumerate(_combinations(columns, left)):
+        groups.setdefault(values, []).append(place)
     means = _numbers(columns, {*over, *left})
     rows = [_averages(places, means, functions) for places in map(np.array, groups.values())]
     return [dict(zip(left, values, strict=True)) for values in groups], rows
+
+
+def complete(columns: Mapping[str, np.ndarray], left: Sequence[str], over: Sequence[str]) -> np.ndarray:
+    """Return the rows of the settings, values of the keys that are left, that have all of the others that any has.
+
+    Warns
+    -----
+    UserWarning
+        If some do not.
+
+    Raises
+    ------
+    ValueError
+        If none does.
+    """
+    settings, samples = _combinations(columns, left), _combinations(columns, over)
+    there: dict[tuple[Any, ...], set[tuple[Any, ...]]] = {}
+    for setting, sample in zip(settings, samples, strict=True):
+        there.setdefault(setting, set()).add(sample)
+    wanted = set(samples)
+    if n_lacking := sum(found != wanted for found in there.values()):
+        lacking = f"{n_lacking} of {len(there)} settings lack some of {', '.join(over)} that others have"
+        if n_lacking == len(there):
+            raise ValueError(f"{lacking}, so that averages do not compare: choose rows by `where` first.")
+        checks.warn(f"{lacking}, as cells failed or are not done, and are left out.", UserWarning)
+    return np.array([k for k, setting in enumerate(settings) if there[setting] == wanted], np.intp)
+
+
+def _combinations(columns: Mapping[str, np.ndarray], keys: Sequence[str]) -> list[tuple[Any, ...]]:
+    """Return the values of some keys in each row."""
+    if not keys:
+        return [()] * len(next(iter(columns.values())))
+    return list(zip(*(map(hashable, columns[key].tolist()) for key in keys), strict=True))
 
 
 def named(functions: Mapping[str, Function], name_of: Callable[[str], str]) -> dict[str, Named]:

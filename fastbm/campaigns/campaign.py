@@ -15,6 +15,7 @@ from .._base.system import keeping
 from ..runs.begin import open as open_run
 from ..runs.run import Run
 from .generations import GRID, LONGER, RETRY, Generation, grid_keys, read_all, value_of
+from .leftovers import tidy
 from .settled import again
 from .status import Shards, Status, read_rows, status
 from .table import Table
@@ -52,6 +53,11 @@ class Campaign:
     def verb(self) -> str:
         """What a cell is a run of: "sample", "fit", "infer" or "compare"."""
         return self.generations[0].verb
+
+    @property
+    def tables(self) -> dict[str, Any]:
+        """The tables of the last grid, as written."""
+        return [one for one in self.generations if one.why == GRID][-1].tables
 
     @property
     def keep(self) -> str:
@@ -138,9 +144,9 @@ class Campaign:
         return open_run(self.path / "cells" / f"{id}.h5")
 
     def resume(self, **options: Any) -> Campaign:
-        """Go on with what is left; the options are those of `campaign`."""
-        last = [one for one in self.generations if one.why == GRID][-1]
-        found: Campaign = public("campaign")(last.tables, out=self.path, **options)
+        """Go on with what is left, and merge runs of cells that were left in parts; options are those of `campaign`."""
+        found: Campaign = public("campaign")(self.tables, out=self.path, **options)
+        tidy(self.path, options.get("stop"))
         return found
 
     def retry(self, **options: Any) -> Campaign:

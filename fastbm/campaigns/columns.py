@@ -10,18 +10,23 @@ from typing import Any
 import numpy as np
 
 NOTHING = type(None)
-LARGEST = 1 << 63
+LARGEST = 1 << 63  # whole numbers from here on are no int64
+EXACT = 1 << 53  # and those above this not all float64
 ERROR = "_error"  # in names of columns
 
 
 def array_of(values: Sequence[Any]) -> np.ndarray:
-    """Return values as an array: of bools, of int64, of float64 with NaN for None, else of objects."""
+    """Return values as an array: of bools, of int64, of float64 with NaN for None, else of objects.
+
+    Whole numbers that would be rounded, as large seeds, are objects.
+    """
     kinds = set(map(type, values))
     if kinds == {bool}:
         return np.array(values, bool)
-    if kinds == {int} and max(map(abs, values)) < LARGEST:
+    largest = max(abs(value) for value in values if value is not None) if kinds - {NOTHING} == {int} else 0
+    if kinds == {int} and largest < LARGEST:
         return np.array(values, np.int64)
-    if kinds <= {int, float, NOTHING} and kinds - {NOTHING}:
+    if kinds <= {int, float, NOTHING} and kinds - {NOTHING} and largest <= EXACT:
         return np.array([math.nan if value is None else value for value in values], np.float64)
     found = np.empty(len(values), object)
     found[:] = [hashable(value) for value in values]

@@ -25,7 +25,7 @@ KEPT = ("summary", "runs")
 NO_NUMBER = "store"  # this table decides no number of a run
 LARGEST = 10_000_000  # cells
 SEED_BITS = 53  # which floats hold too
-_written = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
+written = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
 
 
 @dataclass(frozen=True)
@@ -195,7 +195,7 @@ def read(tables: Mapping[str, Any]) -> Plan:
     grid = _flat("grid", tables.get("grid", {}))
     given = tables.get("zip", [])
     zips = [_flat("zip", one) for one in (given if isinstance(given, (list, tuple)) else [given])]
-    axes = [_together(one) for one in zips] + [Axis({key: _values("grid", key, v)}) for key, v in grid.items()]
+    axes = [_together(one) for one in zips] + [Axis({key: values_of("grid", key, v)}) for key, v in grid.items()]
     if not axes:
         raise ValueError(
             "[grid] is empty: it names keys of the run and their values, for instance "
@@ -216,7 +216,7 @@ def seed_of(seed: int, id: str) -> int:
 
 def _id(tables: Mapping[str, Any]) -> str:
     decides = {name: table for name, table in tables.items() if name != NO_NUMBER}
-    return hashlib.sha256(_written(decides).encode()).hexdigest()[:16]
+    return hashlib.sha256(written(decides).encode()).hexdigest()[:16]
 
 
 def _with(base: Mapping[str, Any], keys: Mapping[str, Any]) -> dict[str, Any]:
@@ -258,7 +258,7 @@ def _flat(name: str, table: Any) -> dict[str, Any]:
 
 
 def _together(table: Mapping[str, Any]) -> Axis:
-    columns = {key: _values("zip", key, value) for key, value in table.items()}
+    columns = {key: values_of("zip", key, value) for key, value in table.items()}
     lengths = {key: len(values) for key, values in columns.items()}
     if len(columns) < 2:
         raise ValueError(f"[zip] names lists that go together, two or more; got {', '.join(columns) or 'none'}.")
@@ -268,7 +268,7 @@ def _together(table: Mapping[str, Any]) -> Axis:
     return Axis(columns)
 
 
-def _values(table: str, key: str, given: Any) -> list[Any]:
+def values_of(table: str, key: str, given: Any) -> list[Any]:
     """Return the values of a key of the grid."""
     if isinstance(given, Mapping):
         found = _of_words(key, given)
@@ -283,25 +283,25 @@ def _values(table: str, key: str, given: Any) -> list[Any]:
     seen: set[str] = set()
     for value in found:
         _text(f"[{table}] {key}", value)
-        if (text := _written(_by_value(value))) in seen and table == "grid":
+        if (text := written(by_value(value))) in seen and table == "grid":
             raise ValueError(f"[grid] {key} has {value!r} twice. Each value makes cells of its own.")
         seen.add(text)
     return found
 
 
-def _by_value(value: Any) -> Any:
+def by_value(value: Any) -> Any:
     """Return a value of which 1 and 1.0 are the same."""
     if isinstance(value, dict):
-        return {name: _by_value(one) for name, one in value.items()}
+        return {name: by_value(one) for name, one in value.items()}
     if isinstance(value, list):
-        return list(map(_by_value, value))
+        return list(map(by_value, value))
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _text(name: str, value: Any) -> str:
     """Return a value as it is written in specs, which all that decides numbers must stand in."""
     try:
-        return _written(value)
+        return written(value)
     except (ValueError, TypeError):
         raise ValueError(
             f"{name} takes finite numbers, texts, truth values, and lists and tables of them; got {value!r}."

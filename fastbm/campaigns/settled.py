@@ -8,6 +8,7 @@ from typing import Any
 
 from .._base.checks import StorageError
 from . import generations, grid
+from .alike import as_before, refuse_doubles
 from .generations import GRID, Generation, add, check_versions, cut, numbered, other_settings, read_all
 from .shard import ShardJob, entry_of, path_of, spec_of
 
@@ -24,6 +25,7 @@ def settle(
     """
     while True:
         known = read_all(folder)
+        plan = as_before(plan, [one.tables for one in known if one.why == GRID])
         new = generations.first_generation(plan)
         if known:
             if text := other_settings(known, new):
@@ -33,7 +35,10 @@ def settle(
         ids = plan.cells.ids
         there = {name for one in known if one.why == GRID for name in _ids_of(one)} if known else set()
         n_new = len(set(ids) - there)
-        if not n_new or add(folder, numbered(new, known, shards=cut(n_new, plan.settings.n_shards))):
+        if not n_new:
+            return
+        refuse_doubles(plan)
+        if add(folder, numbered(new, known, shards=cut(n_new, plan.settings.n_shards))):
             return
 
 

@@ -214,9 +214,7 @@ class Table:
         95 % of cases. For 8 machines of the 3D +-J glass they hold Binder's cumulant and xi/L in 91 to 95 %; not
         widened, in 87 to 91 %.
         """
-        over = [self.name_of(one) for one in ([over] if isinstance(over, str) else over)]
-        if not over or not set(over) <= set(self.keys):
-            raise ValueError(f"average goes over keys of the grid, some of {', '.join(self.keys)}; got {over}.")
+        over = self._keys_of(over)
         left = [key for key in self.keys if key not in over]
         axes = [kept for axis in self.axes if (kept := [key for key in axis if key in left])]
         functions = averages.named(of or {}, self.name_of)
@@ -234,16 +232,46 @@ class Table:
         over : str or list of str, optional
             Keys that are averaged over first; unless given, the folds of the data ("data.fold") where the grid has
             them. An empty list averages over nothing.
+
+        Warns
+        -----
+        UserWarning
+            If settings are left out as they lack folds that others have: of cells that failed, or are not done.
+            Averages over different folds do not compare, and a setting that fails in some is not to be chosen.
+
+        Raises
+        ------
+        ValueError
+            If the column holds texts, no row has a number, or each setting lacks a fold that another one has.
         """
         over = [FOLD] if over is None and FOLD in self.keys else over
-        table = self.average(over) if over else self.done()
-        values = table[by]
-        if values.dtype.kind not in "biuf":
-            raise ValueError(f"best takes a column of numbers; {by!r} holds texts.")
-        if not len(values) or np.isnan(values.astype(np.float64)).all():
+        table = self.done()._comparable(self._keys_of(over)).average(over) if over else self.done()
+        values = table._numbers("best", by)
+        if not len(values) or np.isnan(values).all():
             raise ValueError(f"no row has a number under {by!r}.")
         place = int(np.nanargmin(values) if lowest else np.nanargmax(values))
         return table._taken(np.array([place])).rows[0]
+
+    def _numbers(self, asks: str, name: str) -> np.ndarray:
+        """Return a column as floats; refuse one of texts."""
+        if (found := numbers(self[name])) is None:
+            raise ValueError(f"{asks} takes columns of numbers; {name!r} holds texts or lists.")
+        return found
+
+    def _keys_of(self, over: str | Sequence[str]) -> list[str]:
+        """Return the whole names of keys that are averaged over."""
+        listed = [over] if isinstance(over, str) else over
+        if not isinstance(listed, (list, tuple)) or not all(isinstance(one, str) for one in listed):
+            raise TypeError(f"over must be the name of a key of the grid, or a list of names; got {over!r}.")
+        found = [self.name_of(one) for one in listed]
+        if not found or not set(found) <= set(self.keys):
+            raise ValueError(f"average goes over keys of the grid, some of {', '.join(self.keys)}; got {found}.")
+        return found
+
+    def _comparable(self, over: Sequence[str]) -> Table:
+        """Return the rows of settings that have all of the keys `over` that any has."""
+        left = [key for key in self.keys if key not in over]
+        return self._taken(averages.complete(self._columns, left, over))
 
     def crossing(
         self,
@@ -277,9 +305,18 @@ class Table:
         list of Crossing
             One for each pair that crosses once between its first and its last `x`. Those of larger sizes
             lie nearer to the transition.
+
+        Raises
+        ------
+        ValueError
+            If a column holds texts, there are fewer than two curves, or too few points or errors for the fits.
         """
         every = checks.choice("pairs", pairs, ("neighbours", "all")) == "all"
+        degree = None if degree is None else checks.whole("degree", degree, least=1)
         table = self.long(x) if x == BETA and x not in self else self
+        for name in (x, of):
+            if name in table:
+                table._numbers("crossing", name)
         over = [key for key in table.keys if key not in (table.name_of(x), table.name_of(group))]
         if over:
             curves = table.done()._over_samples(of, x, group, over)

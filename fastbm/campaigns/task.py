@@ -22,10 +22,12 @@ from ..runs.run import Run
 from ..runs.stop import Stop
 from ..runs.toml import file
 from ..store import Memory, Writer, is_there
+from ..store.names import Names
 from .attempts import DIED, MOST_DEATHS, Attempts
 from .row import columns_of
 
 ROW, IS_FAILED, SECONDS = "cells/row", "cells/failed", "meta/seconds"
+MERGED = "merged"  # in place of the number of a commit
 FAILED = "failed"  # what a row says in place of numbers
 LENGTHS = {"fit": "epochs"}  # what a longer cell has more of; n_sweeps unless named here
 _decode = msgspec.json.Decoder().decode
@@ -84,7 +86,7 @@ class ShardTask:
         """Compute one cell; return None where a stop was asked for within it."""
         cell = self._cells[self._n_done]
         started = time.perf_counter()
-        if self._attempts is None or self._attempts.begin(cell["id"]):
+        if self._attempts is None or self._attempts.begin(self._begun(cell["id"])):
             try:
                 row = self._row(cell)
             except BaseException as error:
@@ -103,6 +105,13 @@ class ShardTask:
             IS_FAILED: np.array([FAILED in row], np.uint8),
             SECONDS: np.array([time.perf_counter() - started]),
         }
+
+    def _begun(self, name: str) -> str:
+        """Return what a cell is begun as: its id, and the last commit of its run where it has a file."""
+        if self._folder is None or self._spec["keep"] != "runs":
+            return name
+        names = Names(self._folder / f"{name}.h5")
+        return f"{name} {max(names.segment_numbers(), default=MERGED if names.merged.exists() else 0)}"
 
     def _row(self, cell: Mapping[str, Any]) -> dict[str, Any]:
         try:
@@ -133,7 +142,7 @@ class ShardTask:
         common: dict[str, Any] = {"threads": self._threads, "progress": False, "stop": self._stop}
         if is_there(path):
             run = open_run(path)
-            if not run.finished or not path.exists():  # it may be finished but for its merge
+            if not run.finished or Names(path).parts.exists():  # it may be finished but for its merge
                 run = resume(path, **common)
             if "factor" not in self._spec or not (more := _lacks(run, verb, tables)):
                 return run

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -19,12 +20,28 @@ COMMENTS = ("#", "%")
 MANY_VARIABLES, MOST_GAPS = 10**6, 100  # beyond so many variables, at most so many for each entry
 
 
+class _Format(NamedTuple):
+    """What lines of a file tell of: in texts of errors, and whether one may be of the diagonal."""
+
+    whole: str
+    unit: str
+    units: str
+    entry: str
+    entries: str
+    example: str
+    diagonal: bool
+
+
+RUDY = _Format("graph", "vertex", "vertices", "edge", "edges", "an edge, i j w", False)
+QUBO = _Format("problem", "variable", "variables", "entry", "entries", "an entry, i j q", True)
+
+
 def from_rudy(path: str | Path, *, problem: str = "couplings", units: str = "spin") -> BoltzmannMachine:
-    r"""Read a graph in the text format of rudy, which the G-set and the Biq Mac library share.
+    r"""Read a graph in the text format of rudy, which the G-set and the graphs of the Biq Mac library share.
 
     The first line holds the numbers of vertices and edges, ``n m``; m lines ``i j w`` follow, with vertices counted
     from 1 and w being 1 where it is left out. Blank lines and comments (``#``, ``%``, or a line that begins with the
-    word ``c``) are skipped.
+    word ``c``) are skipped. Binary quadratic problems of that library (``.sparse``) are read by `from_qubo`.
 
     Parameters
     ----------
@@ -63,36 +80,38 @@ def from_rudy(path: str | Path, *, problem: str = "couplings", units: str = "spi
     -2.0
     """
     checks.choice("problem", problem, PROBLEMS)
-    path = Path(checks.path("path", path))
-    if not path.is_file():
-        raise checks.StorageError(f"{path} {checks.no_file(path)}.")
-    n, i, j, w = _read_rudy(path)
+    n, i, j, w = _read(path := Path(checks.path("path", path)), RUDY)
     factor, offset = (1.0, 0.0) if problem == "couplings" else (-0.5, -0.5 * math.fsum(w))
     made = BoltzmannMachine(Sparse.of_pairs(n, i, j, factor * w), units="spin", offset=offset).to_units(units)
     return named(made, "from_rudy", path=str(path), problem=problem, units=units)
 
 
-def _read_rudy(path: Path) -> tuple[int, np.ndarray, np.ndarray, np.ndarray]:
-    lines = _lines(path)
+def _read(path: Path, form: _Format) -> tuple[int, np.ndarray, np.ndarray, np.ndarray]:
+    """Return the number of units, and i, j and the value of each line, counted from 0."""
+    if not path.is_file():
+        raise checks.StorageError(f"{path} {checks.no_file(path)}.")
+    lines, sizes = _lines(path), f"the numbers of {form.units} and {form.entries}"
     place, words = next(lines, (0, []))
     if not words:
-        raise ValueError(f"{path} holds no graph: no line has the numbers of vertices and edges.")
+        raise ValueError(f"{path} holds no {form.whole}: no line has {sizes}.")
     if len(words) != 2:
-        _refuse(path, place, f"must hold the numbers of vertices and edges, as in 800 19176; got {' '.join(words)!r}")
+        _refuse(path, place, f"must hold {sizes}, as in 800 19176; got {' '.join(words)!r}")
     n, m = (_whole(path, place, word, least) for word, least in zip(words, (1, 0), strict=True))
     seen: dict[tuple[int, int], int] = {}
     values: list[float] = []
     for place, words in lines:
         if len(values) == m:
-            _refuse(path, place, f"is one edge more than the {m} that the file announces; got {' '.join(words)!r}")
-        pair, value = _edge(path, place, words, n)
+            told = f"the {m} that the file announces; got {' '.join(words)!r}"
+            _refuse(path, place, f"is one {form.entry} more than {told}")
+        pair, value = _entry(path, place, words, n, form)
         if pair in seen:
-            _refuse(path, place, f"repeats the edge {pair[0]} {pair[1]} of line {seen[pair]}")
+            _refuse(path, place, f"repeats the {form.entry} {pair[0]} {pair[1]} of line {seen[pair]}")
         seen[pair] = place
         values.append(value)
     if len(values) < m:
-        raise ValueError(f"{path} announces {m} edges, but ends after {len(values)} (line {place}). Is it truncated?")
-    _refuse_gaps(path, "edges", n, m, first=1)
+        ends_after = f"ends after {len(values)} (line {place}). Is it truncated?"
+        raise ValueError(f"{path} announces {m} {form.entries}, but {ends_after}")
+    _refuse_gaps(path, form.entries, n, m, first=1)
     ends = np.array(list(seen), np.int64).reshape(-1, 2) - 1
     return n, ends[:, 0], ends[:, 1], np.array(values)
 
@@ -106,20 +125,20 @@ def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
                 yield number, words
 
 
-def _edge(path: Path, place: int, words: list[str], n: int) -> tuple[tuple[int, int], float]:
-    if len(words) not in (2, 3):
-        _refuse(path, place, f"must hold an edge, i j w; got {' '.join(words)!r}")
+def _entry(path: Path, place: int, words: list[str], n: int, form: _Format) -> tuple[tuple[int, int], float]:
+    if len(words) != 3 and (form.diagonal or len(words) != 2):
+        _refuse(path, place, f"must hold {form.example}; got {' '.join(words)!r}")
     i, j = (_whole(path, place, word, 1) for word in words[:2])
     if max(i, j) > n:
-        _refuse(path, place, f"names vertex {max(i, j)}; the file announces {n} vertices")
-    if i == j:
-        _refuse(path, place, f"joins vertex {i} to itself; such an edge is no coupling")
+        _refuse(path, place, f"names {form.unit} {max(i, j)}; the file announces {n} {form.units}")
+    if i == j and not form.diagonal:
+        _refuse(path, place, f"joins vertex {i} to itself, which is no coupling. Is it a QUBO? `from_qubo` reads these")
     try:
         value = float(_plain(words[2])) if len(words) == 3 else 1.0
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        _refuse(path, place, f"must end with a finite weight; got {words[2]!r}")
+        _refuse(path, place, f"must end with a finite number; got {words[2]!r}")
     return (min(i, j), max(i, j)), value
 
 
@@ -129,7 +148,7 @@ def _whole(path: Path, place: int, word: str, least: int) -> int:
     except ValueError:
         _refuse(path, place, f"must begin with two whole numbers; got {word!r}")
     if number < least:
-        counted = " (vertices are counted from 1)" if number == 0 else ""
+        counted = " (they are counted from 1)" if number == 0 else ""
         _refuse(path, place, f"holds {number} where at least {least} is needed{counted}")
     return number
 
@@ -148,9 +167,13 @@ def from_qubo(Q: Any, *, offset: float = 0.0) -> BoltzmannMachine:
 
     Parameters
     ----------
-    Q : (n, n) array, scipy.sparse matrix, or dict of (i, j) to number
+    Q : (n, n) array, scipy.sparse matrix, dict of (i, j) to number, or path
         Need not be symmetric: Q_ij and Q_ji add up. The diagonal is linear in 0/1 units, and becomes the bias: W_ij =
         -(Q_ij + Q_ji), b_i = -Q_ii.
+
+        A path is that of a text file as the Biq Mac library's ``.sparse``: ``n m``, and m lines ``i j q`` with
+        variables counted from 1, comments as for `from_rudy`. Q is symmetric there: a line with i != j stands for Q_ij
+        and Q_ji, so that it adds 2 q x_i x_j. Beasley's instances (bqp) are to be maximised in the OR-Library.
     offset : float
 
     Returns
@@ -160,9 +183,16 @@ def from_qubo(Q: Any, *, offset: float = 0.0) -> BoltzmannMachine:
 
     Raises
     ------
+    StorageError
+        If there is no such file.
     ValueError, TypeError
         If Q is not square, is empty, holds what is no finite number, has keys that are no pairs of indices, or has
-        more than a million variables and a hundred times more of them than entries.
+        more than a million variables and a hundred times more of them than entries. For what is not in the format of
+        a file, and entries that come twice; the text names the line.
+
+    References
+    ----------
+    Wiegele, Biq Mac Library (2007), https://biqmac.aau.at/biqmaclib.html.
 
     Examples
     --------
@@ -173,6 +203,8 @@ def from_qubo(Q: Any, *, offset: float = 0.0) -> BoltzmannMachine:
     """
     if isinstance(Q, Mapping) and not hasattr(Q, "tocoo"):  # as SciPy's matrices have, among them its dicts of keys
         Q = _of_dict(Q)
+    elif isinstance(Q, (str, os.PathLike)):
+        Q = _of_file(Q)
     sparse = hasattr(Q, "tocoo")
     shape = Q.shape if sparse else checks.any_array("Q", Q).shape
     if len(shape) != 2 or shape[0] != shape[1]:
@@ -202,6 +234,14 @@ def _refuse_gaps(name: Any, entries: str, n_variables: int, n_entries: int, *, f
             f"{name} has {n_entries} {entries} for {n_variables} variables, as its largest index or first line asks "
             f"for, and nearly all of these are in none. Number the variables from {first} without gaps."
         )
+
+
+def _of_file(path: str | os.PathLike[str]) -> Any:
+    from scipy.sparse import coo_array
+
+    n, i, j, q = _read(Path(checks.path("Q", path)), QUBO)
+    q = np.where(i == j, q, 2.0 * q)
+    return coo_array((q, (i, j)), shape=(n, n))
 
 
 def _of_dict(entries: Mapping[Any, Any]) -> Any:

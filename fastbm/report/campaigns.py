@@ -101,8 +101,7 @@ def show(folder: Path) -> None:
     for one in found.generations:
         factor = f", {one.factor:g} times as long" if one.factor != 1 else ""
         table.add_row(f"{one.why} {one.number}", f"{one.n_cells} cells in {len(one.shards)} shards{factor}")
-    tables = found.generations[-1].tables
-    for one in (tables["grid"], *tables.get("zip", ())):
+    for one in (found.tables["grid"], *found.tables.get("zip", ())):
         for key, values in one.items():
             table.add_row(escape(key), escape(_short(values)))
     for name, value in found.status.rows():

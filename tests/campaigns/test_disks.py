@@ -13,7 +13,10 @@ import pytest
 
 import fastbm as bm
 from fastbm import cli
+from fastbm.store.merge import merge
+from fastbm.store.names import Names
 from tests.support.campaign_kills import contents, tables, write
+from tests.support.crash import assert_same_run
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastbm.ConvergenceWarning")
 
@@ -85,3 +88,38 @@ def test_what_a_disk_refuses_is_one_line_with_the_shards_that_are_left(
             bm.campaign(file, out=out)
         assert str(told.value) in error and told.value.resumable == (code == 3)
     assert contents(bm.campaign(file, out=out).path) == contents(whole.path)
+
+
+def no_room(names: Names) -> str | None:
+    return "there is no room" if names.merged.parent.name == "cells" else None
+
+
+def killed(names: Names) -> None:
+    if names.merged.parent.name == "shards":
+        remove_parts(names)
+
+
+remove_parts = merge.remove_parts
+LEFT = {  # what leaves a run in parts: one that is not merged, one that is
+    "a full disk": ("fastbm.store.writer.reason_to_keep_parts", no_room),
+    "a kill": ("fastbm.store.merge.merge.remove_parts", killed),
+}
+
+
+@pytest.mark.parametrize("why", LEFT)
+def test_runs_of_cells_that_were_left_in_parts_are_merged_when_a_campaign_is_resumed(
+    why: str, whole: bm.Campaign, tmp_path: Path
+) -> None:
+    out, cells = tmp_path / "out", tmp_path / "out" / "cells"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(*LEFT[why])
+        found = bm.campaign(tables(keep="runs"), out=out, threads=1)
+        assert found.finished and len(list(cells.glob("*.parts"))) == len(found)
+        if why == "a full disk":
+            with pytest.warns(UserWarning, match="8 runs of cells were not merged: .*: there is no room"):
+                found.resume(threads=1)
+    bm.sample(bm.models.curie_weiss(4), n_sweeps=10**9, max_seconds=0.0, out=cells / "unfinished.h5")
+    bm.resume(out, threads=1)
+    assert [path.name for path in cells.glob("*.parts")] == ["unfinished.h5.parts"]
+    for path in whole.path.glob("cells/*.h5"):
+        assert_same_run(path, cells / path.name)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import fastbm as bm
+from fastbm.campaigns.attempts import DIED, MOST_DEATHS, Attempts
 from fastbm.runs.fit.task import FitTask
 from fastbm.runs.infer.cells import Cells
 from fastbm.runs.infer.task import CellsTask
@@ -87,6 +88,35 @@ def test_a_signal_in_any_block_of_a_cell_leaves_no_row_of_half_a_cell(
             assert bm.open(out).status.done == (at > n_blocks // 2)
             assert bm.campaign(said, out=out, threads=1).failed == {}
             assert kills.contents(out) == kills.contents(whole.path)
+
+
+@pytest.mark.parametrize(("at", "n_kills"), [(1, MOST_DEATHS), (2, 8)])
+def test_a_run_of_a_cell_is_given_up_only_where_it_comes_no_further(
+    at: int, n_kills: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = {**kills.tables(1, (0.0,), keep="runs"), "store": {"commit_seconds": 0.0}}
+    advance, n_begun = SampleTask.advance, 0
+
+    class Killed(BaseException):
+        pass
+
+    def killed(task: Any) -> Any:
+        nonlocal n_begun
+        n_begun += 1
+        if n_begun == at:
+            raise Killed
+        return advance(task)
+
+    monkeypatch.setattr(SampleTask, "advance", killed)
+    monkeypatch.setattr(Attempts, "leave", lambda attempts: None)
+    with pace.committed_blocks():
+        for _ in range(n_kills):
+            n_begun = 0
+            with pytest.raises(Killed):
+                bm.campaign(said, out=tmp_path / "out", threads=1)
+        n_begun = at  # no more kills
+        found = bm.campaign(said, out=tmp_path / "out", threads=1)
+    assert list(found.failed.values()) == ([DIED.format(n=MOST_DEATHS)] if at == 1 else [])
 
 
 def test_after_kills_of_workers_and_coordinators_the_bytes_are_the_same() -> None:

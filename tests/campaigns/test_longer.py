@@ -57,14 +57,18 @@ def test_cells_of_summaries_are_computed_again_for_longer(tmp_path: Path) -> Non
     assert len(again.refresh().generations) == len(longer.refresh().generations) and again.failed == {}
 
 
-def test_cells_of_an_earlier_grid_stay_those_of_its_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cells_of_an_earlier_grid_stay_those_of_its_tables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """What one grid varies may stand in the tables of another: in the table, and for longer, a cell keeps its own."""
     hot, both, cold = (tables(2, fields=(0.0,), n_shards=1) for _ in range(3))
     for said, beta in ((hot, 0.0), (cold, 2.0)):
         del said["grid"]["sample.beta"]
         said["sample"]["beta"] = beta
-    first, _, found = (bm.campaign(said, out=tmp_path / "out") for said in (hot, both, cold))
+    _, earlier, found = (bm.campaign(said, out=tmp_path / "out") for said in (hot, both, cold))
     assert found.table["beta"].tolist() == [0.0, 0.1, 0.8, 2.0] and len(found.table.average("field")) == 4
-    monkeypatch.setattr(bm.Campaign, "unconverged", first.ids)
+    monkeypatch.setattr(bm.Campaign, "unconverged", earlier.ids)
     longer = found.extend(100).table.where(beta=0.0)
     assert longer["n_samples"] == 8000 and abs(longer["energy"]) < 0.2, "at beta = 2 it is -2"
+    assert call("show", tmp_path / "out") == 0
+    assert "sample.beta" not in capsys.readouterr().out, "the last grid has none"

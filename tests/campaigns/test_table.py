@@ -52,6 +52,9 @@ def test_columns_are_found_by_the_end_of_their_names() -> None:
     assert list(table) == table.rows
     with pytest.raises(TypeError, match="columns are found by name; got 0"):
         table[0]  # type: ignore[index]
+    for seeds in ([2**63 - 1, 2**63, 2**63 + 1], [2**53, 2**53 + 1, None]):
+        large = Table.of([{"model.seed": seed} for seed in seeds], [{"energy": 0.0}] * 3)
+        assert large["seed"].tolist() == seeds and len(large.where(seed=seeds[1])) == 1
     both = Table.of([{"model.seed": 1, "sample.seed": 2}], [{"energy": 0.0}])
     with pytest.raises(KeyError, match=r"It may be model.seed or sample.seed"):
         both["seed"]
@@ -116,6 +119,8 @@ def test_averages_that_cannot_be_had_are_refused() -> None:
     table = glass(2)
     with pytest.raises(ValueError, match=r"keys of the grid, some of model.shape, model.seed"):
         table.average("q2")
+    with pytest.raises(TypeError, match="over must be the name of a key of the grid, or a list of names; got 3"):
+        table.average(3)  # type: ignore[arg-type]
     with pytest.raises(KeyError, match="no column 'q6'"):
         table.average("seed", of={"x": lambda q6: q6})
     with pytest.raises(TypeError, match=r"of\['x'\] must be a function"):
@@ -154,7 +159,12 @@ def test_the_best_settings_are_those_best_over_all_folds() -> None:
     table = Table.of(keys, [{"holdout": value, "holdout_by": "pseudo"} for value in held])
     assert table.best() == {"fit.l2": 0.1, "n": 3, "holdout": -3.0, "holdout_error": 0.0}
     assert table.best(over=[])["holdout"] == -1.0
-    with pytest.raises(ValueError, match="'holdout_by' holds texts"):
+    failed = Table.of(keys, [{"holdout": value} for value in held[:5]] + [{"failed": "diverged"}])
+    with pytest.warns(UserWarning, match="1 of 2 settings lack some of data.fold that others have, as cells failed or"):
+        assert failed.best("holdout")["fit.l2"] == 0.1
+    with pytest.raises(ValueError, match=r"2 of 2 settings lack some of data.fold .* choose rows by `where` first"):
+        Table.of(keys[1:5], [{"holdout": -1.0}] * 4).best()
+    with pytest.raises(ValueError, match="best takes columns of numbers; 'holdout_by' holds texts"):
         table.best("holdout_by", over=[])
 
 
@@ -212,6 +222,15 @@ def test_crossings_that_cannot_be_found() -> None:
     assert table.crossing("u", group="n") == []
     with pytest.raises(ValueError, match="two or more; got 1"):
         table.where(n=4).crossing("u", group="n")
+    texts = Table.of([{k: r[k] for k in table.keys} for r in table.rows], [{"u": 0.1, "doubt": "few"}] * len(table))
+    for wrong, error, text in (
+        ({"of": "doubt"}, ValueError, "crossing takes columns of numbers; 'doubt' holds texts"),
+        ({"x": "doubt"}, ValueError, "crossing takes columns of numbers; 'doubt' holds texts"),
+        ({"degree": 1.5}, TypeError, r"degree must be a whole number; got 1\.5"),
+        ({"degree": 0}, ValueError, "degree must be at least 1; got 0"),
+    ):
+        with pytest.raises(error, match=text):
+            texts.crossing(**{"of": "u", "group": "n", **wrong})
     with pytest.raises(ValueError, match="7 points, too few for a polynomial of degree 7"):
         table.crossing("u", group="n", degree=7)
     with pytest.raises(ValueError, match="value or error is not known"):

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.support import machines
@@ -30,6 +31,17 @@ PAGES = script()
 def test_pages_have_one_cell_that_makes_their_data(page: str) -> None:
     assert (DOCS / f"{page}.md").read_text().count(":tags: [data]\n") == 1
     compile(PAGES.DATA[page].replace("{path!r}", repr("a.npz")), page, "exec")
+
+
+@pytest.mark.parametrize("page", ["course/09_restricted", "users/images"])
+def test_rows_that_are_held_out_are_not_learned_from(page: str, tmp_path: Path) -> None:
+    parts = {"train": np.zeros((30, 2, 2), np.uint8), "test": np.full((20, 2, 2), 255, np.uint8)}
+    labels = {f"{name}_labels": np.zeros(len(images), int) for name, images in parts.items()}
+    np.savez(tmp_path / "few.npz", **{f"{name}_images": images for name, images in parts.items()}, **labels)
+    found: dict[str, Any] = {}
+    exec(PAGES.DATA[page].replace("{path!r}", repr(str(tmp_path / "few.npz"))), found)
+    held = found["holdout" if "holdout" in found else "test"]
+    assert found["train"].shape == (30, 4) and not found["train"].any() and held.shape == (20, 4) and held.all()
 
 
 def on(page: str, file: str, member: str = "") -> list[float]:

@@ -235,6 +235,14 @@ def test_pairs_that_never_fire_together_are_named(method):
     assert np.isfinite(learn(bm.Moments.of(rows), method, flip_noise=0.05)[0].weights).all()
 
 
+def test_pairs_are_refused_without_warnings_of_logarithms():
+    rows = np.random.default_rng(24).integers(0, 2, (12, 4))
+    rows[:, 2] = rows[:, 0] ^ rows[:, 1]
+    text = 'no real solution for units .*: "naive-mean-field" has a solution wherever the covariance can be inverted'
+    with pytest.raises(ValueError, match=text):
+        bm.fit(rows, "independent-pair", threads=1)
+
+
 def frustrated(mean: float, covariance: float) -> bm.Moments:
     second = np.full((3, 3), covariance + mean**2) * (1 - np.eye(3))
     return bm.Moments(np.full(3, mean), second, units="spin")

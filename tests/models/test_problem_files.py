@@ -66,14 +66,14 @@ BAD_FILES = {
     "labels": ("3000000000 1\n1 2 1\n", ["at most 2147483647 units", "32 bits", "3000000000"]),
     "gaps": ("2000000 1\n1 2 1\n", ["1 edges for 2000000 variables", "Number the variables from 1 without gaps"]),
     "more edges": ("3 1\n1 2 1\n\n2 3 1\n", ["line 4", "more than the 1", "'2 3 1'"]),
-    "self-loop": ("3 2\n1 2 1\n3 3 1\n", ["line 3", "vertex 3 to itself"]),
+    "self-loop": ("3 2\n1 2 1\n3 3 1\n", ["line 3", "vertex 3 to itself", "`from_qubo` reads these"]),
     "duplicate": ("3 3\n1 2 1\n2 3 1\n2 1 4\n", ["line 4", "repeats the edge 1 2 of line 2"]),
     "counted from zero": ("3 1\n0 1 1\n", ["line 2", "0", "counted from 1"]),
     "beyond": ("3 1\n1 4 1\n", ["line 2", "vertex 4", "3 vertices"]),
     "word for a vertex": ("3 1\n1 b 1\n", ["line 2", "whole numbers", "'b'"]),
     "underscore": ("30 1\n1 1_0 1\n", ["line 2", "1"]),
-    "word for a weight": ("3 1\n1 2 x\n", ["line 2", "finite weight", "'x'"]),
-    "nan": ("3 1\n1 2 nan\n", ["line 2", "finite weight", "'nan'"]),
+    "word for a weight": ("3 1\n1 2 x\n", ["line 2", "finite number", "'x'"]),
+    "nan": ("3 1\n1 2 nan\n", ["line 2", "finite number", "'nan'"]),
     "one vertex": ("3 1\n1\n", ["line 2", "an edge, i j w", "'1'"]),
     "too many words": ("3 1\n1 2 3 4\n", ["line 2", "an edge, i j w"]),
     "bytes": ("\x00\x01\x02 \x03\n", ["line 1", "whole numbers"]),
@@ -146,6 +146,37 @@ def test_a_dict_names_as_many_units_as_its_largest_index_asks_for():
     assert model.couplings.edges.tolist() == [[0, 3]]
     assert model.couplings.arrays[0].tolist() == [-3.0]
     assert model.bias.tolist() == [0, 1, 0, 0]
+
+
+QUBO_FILE = "# of the Biq Mac library\n3 4\n1 1 -5\n1 2 2\n3 2 -1.5\n3 3 4\n"
+
+
+def test_a_file_of_a_qubo_tells_one_triangle_of_a_symmetric_matrix(tmp_path):
+    (tmp_path / "q.sparse").write_text(QUBO_FILE)
+    q = np.array([[-5.0, 2.0, 0.0], [2.0, 0.0, -1.5], [0.0, -1.5, 4.0]])
+    states = np.array(reference.all_states(3, "binary"))
+    for path in (tmp_path / "q.sparse", str(tmp_path / "q.sparse")):
+        model = models.from_qubo(path, offset=0.5)
+        assert (model.units, model.couplings.kind) == ("binary", "sparse")
+        np.testing.assert_allclose(model.energy(states), [x @ q @ x + 0.5 for x in states], atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "holds no problem: no line has the numbers of variables and entries"),
+        ("3 1\n1 2\n", "line 2 must hold an entry, i j q; got '1 2'"),
+        ("2 2\n1 2 1\n2 1 1\n", "line 3 repeats the entry 1 2 of line 2"),
+        ("2 1\n1 3 1\n", "line 2 names variable 3; the file announces 2 variables"),
+        ("2 2\n1 1 1\n", r"announces 2 entries, but ends after 1 \(line 2\)"),
+    ],
+)
+def test_bad_files_of_qubos_are_refused_by_line(text, why, tmp_path):
+    (tmp_path / "q.sparse").write_text(text)
+    with pytest.raises(ValueError, match=why):
+        models.from_qubo(tmp_path / "q.sparse")
+    with pytest.raises(bm.StorageError, match="does not exist"):
+        models.from_qubo(tmp_path / "other.sparse")
 
 
 @pytest.mark.parametrize("form", ["dict", "sparse"])

@@ -88,7 +88,7 @@ class Watch:
         """Check that no cell was begun again that had been committed before the last look."""
         for path in paths(self._folder):
             lines = self._read(path)
-            begun = [line for line in lines[self._lines.get(path, 0) :] if line not in (STARTED, LEFT)]
+            begun = [line.split()[0] for line in lines[self._lines.get(path, 0) :] if line not in (STARTED, LEFT)]
             assert not set(begun) & self._committed.get(path, set()), path
             if is_there(path):
                 reader = open_reader(path)

@@ -55,5 +55,6 @@ def refuse_pairs(method: str, wrong: np.ndarray, why: str) -> None:
         i, j = pairs[0]
         raise ValueError(
             f'method "{method}" has no real solution for units {i} and {j}: {why}. There are {len(pairs)} such pairs '
-            'in all. Raise flip_noise, or use another method: "naive-mean-field" always has a solution.'
+            'in all. Raise flip_noise, or use another method: "naive-mean-field" has a solution wherever the '
+            "covariance can be inverted."
         )

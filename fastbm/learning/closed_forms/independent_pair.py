@@ -25,6 +25,7 @@ def couple(mean: np.ndarray, covariance: np.ndarray, method: str = "independent-
     weights, fields = np.zeros((n, n)), np.zeros((n, n))
     for s, t, cell in _cells(mean, covariance):
         refuse_pairs(method, cell < SMALLEST_CELL, f"the probability of ({_word(s)}, {_word(t)}) is not above 0")
+    for s, t, cell in _cells(mean, covariance):  # each holds that of (t, s) too
         np.log(cell, out=cell)
         weights += s * t * cell
         fields += s * cell

@@ -52,7 +52,10 @@ class Sgd:
 
 
 class Adam:
-    """Gradient ascent by Adam: Kingma and Ba, ICLR (2015), arXiv:1412.6980, algorithm 1."""
+    """Gradient ascent by Adam: Kingma and Ba, ICLR (2015), arXiv:1412.6980, algorithm 1 as the end of section 2 has it.
+
+    `EPSILON` is their epsilon hat: it is added to the root of the second moment before the bias of that is corrected.
+    """
 
     BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
 

@@ -86,7 +86,9 @@ def fit(
         Where learning starts; fixes layout, units and n_hidden.
     row_weights : (n_rows,) array, optional
         What rows count for, all alike unless given; mini-batches are drawn by weight. Error bars by "fisher", for which
-        rows are independent of one another, take the number of rows of equal weight that are worth as much.
+        rows are independent of one another, take the number of rows of equal weight that are worth as much. Weights
+        are no counts: of distinct patterns, weighed by how often each was seen, parameters are those of all rows, but
+        errors are those of that number, at most the number of patterns. Repeat the rows (``numpy.repeat``) for others.
     holdout : optional
         Rows to be judged by as learning goes on and at the end, in any form that data may have but moments.
     labels, holdout_labels : arrays or str, optional

@@ -65,7 +65,6 @@ NOT_IN_FILES = {
     "row_weights",
     "classify",
     "init",
-    "clamp",
     "executor",
     "progress",
     "stop",
@@ -312,7 +311,7 @@ def _call(tables: Mapping[str, Any], verb: str) -> Callable[..., Any]:
     if verb == "infer":
         from ..infer.verb import infer_run
 
-        common = {k: settings.pop(k) for k in ("beta", "moments", "seed") if k in settings}
+        common = {k: settings.pop(k) for k in ("beta", "clamp", "moments", "seed") if k in settings}
         return partial(infer_run, _one_model(tables["model"]), settings.pop("method"), settings, **common)
     if _has_rules(tables):
         rules = settings.pop("rules")

@@ -6,6 +6,7 @@ import math
 import warnings
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import fastbm as bm
@@ -76,6 +77,14 @@ def test_the_method_that_is_chosen_takes_a_budget(tmp_path: Path) -> None:
     assert found.method == "exact" and "5 seconds" in found.detail["auto"]["why"]
 
 
+@pytest.mark.parametrize("values", [[1, -1], [[1, -1], [1, 1]]])
+def test_units_are_clamped_by_a_file(values: list[object], tmp_path: Path) -> None:
+    tables = {"model": {"name": "curie_weiss", "n": 6}, "infer": {"method": "exact", "clamp": [[0, 3], values]}}
+    found = config.call(tables, config.check(tables))(threads=1, progress=False).inference
+    expected = bm.infer(bm.models.curie_weiss(6), "exact", clamp=([0, 3], values), threads=1)
+    assert np.array_equal(found.log_z, expected.log_z)
+
+
 @pytest.mark.parametrize("method", ["tempering", "population-annealing", "bethe"])
 def test_curves_over_temperatures_are_drawn(method: str, tmp_path: Path) -> None:
     options = {"bethe": {}, "tempering": {"n_sweeps": 50}}.get(method, {"n_chains": 128})
@@ -95,6 +104,10 @@ def test_curves_over_temperatures_are_drawn(method: str, tmp_path: Path) -> None
         (SEVERAL.replace("budget = 0.05", 'budget = "long"'), "compare.budget"),
         (SEVERAL.replace("seed = [0, 1]", "seed = [0, 0.5]"), "compare.seed"),
         ('[model]\nname = "ising"\nshape = [2, 2]\n[infer]\nmethod = "auto"\nn_chains = 3\n', "budget"),
+        (
+            '[model]\nname = "ising"\nshape = [2, 2]\n[infer]\nmethod = "exact"\nclamp = [[0]]\n',
+            "infer.clamp = .* length 2",
+        ),
         ("model = [3]\n[compare]\n", r"\[model\] must be a table"),
     ],
 )
