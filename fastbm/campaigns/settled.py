@@ -9,6 +9,7 @@ from typing import Any
 from .._base.checks import StorageError
 from . import generations, grid
 from .generations import GRID, Generation, add, check_versions, cut, numbered, other_settings, read_all
+from .reading import places_of, read_by
 from .shard import ShardJob, entry_of, path_of, spec_of
 
 Entry = dict[str, Any]  # what the spec of a shard says of a cell
@@ -64,7 +65,12 @@ def again(
 def jobs_of(
     folder: Path, known: Sequence[Generation], left: Sequence[tuple[Generation, int]], threads: int | None, exact: bool
 ) -> list[ShardJob]:
-    """Return the jobs of some shards: with their specs, where these do not stand in a file yet."""
+    """Return the jobs of some shards: with their specs, where these do not stand in a file yet.
+
+    All their paths are absolute, as workers may be in other folders.
+    """
+    folder = folder.absolute()
+    places = places_of({name for one, _ in left for name in read_by(one.tables)})
     new = {one.number for one, k in left if not _has_begun(path_of(folder, one.number, k))}
     specs = {(one.number, k): spec for one, k, spec in _specs(folder, known, new)}
     jobs = []
@@ -74,7 +80,7 @@ def jobs_of(
         stored = {name: value for name, value in one.base.get("store", {}).items() if name in STORED}
         versions = known[0].versions if exact else {}
         told: dict[str, Any] = {"verb": one.verb, "versions": versions, "threads": threads, "storage": stored}
-        jobs.append(ShardJob(str(path), one.shards[k], spec=spec, **told))
+        jobs.append(ShardJob(str(path), one.shards[k], spec=spec, places=places, **told))
     return jobs
 
 

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from .._base import checks
+from .._base import checks, files
 from ..machine.couplings import Sparse, check_indices
 from ..machine.machine import BoltzmannMachine
 from .origin import named
@@ -63,17 +63,18 @@ def from_rudy(path: str | Path, *, problem: str = "couplings", units: str = "spi
     -2.0
     """
     checks.choice("problem", problem, PROBLEMS)
-    path = Path(checks.path("path", path))
-    if not path.is_file():
-        raise checks.StorageError(f"{path} {checks.no_file(path)}.")
-    n, i, j, w = _read_rudy(path)
+    name = checks.path("path", path)
+    path, place = Path(name), Path(files.located(name))
+    if not place.is_file():
+        raise checks.StorageError(f"{path} {checks.no_file(place)}.")
+    n, i, j, w = _read_rudy(path, place)
     factor, offset = (1.0, 0.0) if problem == "couplings" else (-0.5, -0.5 * math.fsum(w))
     made = BoltzmannMachine(Sparse.of_pairs(n, i, j, factor * w), units="spin", offset=offset).to_units(units)
     return named(made, "from_rudy", path=str(path), problem=problem, units=units)
 
 
-def _read_rudy(path: Path) -> tuple[int, np.ndarray, np.ndarray, np.ndarray]:
-    lines = _lines(path)
+def _read_rudy(path: Path, opened: Path) -> tuple[int, np.ndarray, np.ndarray, np.ndarray]:
+    lines = _lines(opened)
     place, words = next(lines, (0, []))
     if not words:
         raise ValueError(f"{path} holds no graph: no line has the numbers of vertices and edges.")
