@@ -94,7 +94,8 @@ def campaign(
     ValueError, TypeError
         For tables that are refused, before anything is computed.
     StorageError
-        If the folder holds a campaign with other settings, or a shard cannot be written.
+        If the folder holds a campaign with other settings, or of files that have changed since; if a file that cells
+        read is missing, or a shard cannot be written.
     Interrupted
         If it was stopped; its `run` is the campaign as far as it came.
 

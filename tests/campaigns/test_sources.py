@@ -1,8 +1,11 @@
-"""Files that cells read are found whatever folder workers are in."""
+"""Files that cells read are found whatever folder workers are in, and are those that the campaign was begun with."""
 
 from __future__ import annotations
 
+import json
 import os
+import re
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -13,7 +16,7 @@ import numpy as np
 import pytest
 
 import fastbm as bm
-from fastbm.campaigns import shard
+from fastbm.campaigns import reading, shard
 from tests.campaigns.test_campaign import call
 from tests.support import machines
 from tests.support.campaign_kills import contents, tables, write
@@ -68,3 +71,82 @@ def test_shards_that_workers_did_out_of_sight_are_told(
     assert call("run", write(begun, tables()), "--out", "camp", "-q") == 2
     told = capsys.readouterr().err
     assert "camp: 8 cells are left, as 4 of 4 shards are not here" in told and f"{begun}/camp/shards/0-000.h5" in told
+
+
+def grown(n_cells: int) -> dict[str, Any]:
+    """Tables of a campaign that has more and more cells."""
+    return {**TABLES["rows"], "grid": {"fit.l2": [0.1 * (k + 1) for k in range(n_cells)]}}
+
+
+def another() -> None:
+    np.save("rows.npy", np.random.default_rng(2).integers(0, 2, (40, 3)))
+
+
+def moved() -> None:
+    os.rename("rows.npy", "moved.npy")
+
+
+def another_folder() -> None:
+    os.chdir("../elsewhere")
+    another()
+
+
+REFUSED: dict[str, tuple[Callable[[], None], str]] = {
+    "another file": (another, "there/rows.npy (data.source) is not the file that cells of {out} were computed"),
+    "another folder with another file": (another_folder, "elsewhere/rows.npy (data.source) is not the file"),
+    "no file": (moved, "rows.npy (data.source) is neither here nor where cells of {out} were begun"),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_a_campaign_goes_on_with_the_files_that_it_began_with(what: str, begun: Path) -> None:
+    change, text = REFUSED[what]
+    out = begun / "camp"
+    assert bm.campaign(grown(2), out=out, part="1/2").status.done == 1
+    kept = contents(out)
+    change()
+    for act in (
+        lambda: bm.campaign(grown(3), out=out), bm.open(out).resume, lambda: bm.open(out).extend(factor=2),
+    ):  # fmt: skip
+        with pytest.raises(bm.StorageError, match=re.escape(text.format(out=out))) as told:
+            act()
+        assert "begin a new campaign, in another folder" in str(told.value)
+    assert contents(out) == kept and len(bm.open(out).generations) == 1
+
+
+def test_files_that_stay_as_they_are_are_found_from_elsewhere_and_hashed_once(
+    begun: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = begun / "camp"
+    bm.campaign(grown(2), out=out, part="1/2")
+    os.utime("rows.npy", (1, 1))  # the bytes are the same
+    assert len(bm.campaign(grown(3), out=out).table) == 3
+    os.chdir("../elsewhere")
+    monkeypatch.setattr(reading, "hashlib", None)
+    found = bm.campaign(grown(4), out=out)
+    assert found.failed == {} and len(found.table) == 4 and len(found.generations) == 3
+    os.unlink(begun / "rows.npy")
+    assert len(bm.campaign(grown(4), out=out).table) == 4  # nothing is left that would read it
+
+
+def test_a_campaign_without_notes_goes_on_and_notes_what_new_cells_read(begun: Path) -> None:
+    out, file = begun / "camp", begun / "camp" / "generation-0000.json"
+    bm.campaign(grown(2), out=out, part="1/2")
+    said = json.loads(file.read_text())
+    assert set(said.pop("files")) == {"rows.npy", "held.h5"}
+    file.write_text(json.dumps(said))
+    another()
+    assert bm.open(out).resume().status.done == 2
+    assert len(bm.campaign(grown(3), out=out).table) == 3
+    Path("held.h5").write_bytes(b"")
+    with pytest.raises(bm.StorageError, match=r"there/held\.h5 \(data\.holdout_source\) is not the file"):
+        bm.campaign(grown(4), out=out)
+
+
+def test_a_campaign_of_files_that_there_are_not_is_not_begun(begun: Path) -> None:
+    moved()
+    with pytest.raises(
+        bm.StorageError, match=r"rows\.npy does not exist \(data\.source\)\. Nothing was begun in camp\."
+    ):
+        bm.campaign(grown(2), out="camp")
+    assert not Path("camp").exists()
