@@ -19,7 +19,7 @@ from ..runs.loop import Progress
 from ..runs.stop import SIGNALS, Stop, stop_of
 from ..runs.toml.text import read as read_file
 from ..runs.workers.coordinator import IN_VAIN, Coordinator, Left
-from ..runs.workers.jobs import Job
+from ..runs.workers.jobs import Job, is_done
 from ..runs.workers.processes import Pool
 from . import grid
 from .campaign import Campaign, open_campaign
@@ -256,7 +256,7 @@ def _ended(folder: Path, left: Left, stop: Stop, part: Any, undone: Sequence[Job
     if left.busy and part is None:
         raise Interrupted(f"{len(left.busy)} shards are being written by other processes.", found)
     busy = {job.path for job in left.busy}
-    if lost := [job for job in undone if job.path not in busy]:
+    if lost := [job for job in undone if job.path not in busy and not is_done(job.path)]:
         raise _lost(folder, lost, n_shards)
     for _ in opened(folder, found.generations):  # what was there as a finished shard may be damaged, or another's
         pass
