@@ -60,6 +60,10 @@ class DamagedRun(StorageError):
     """So much of a run is damaged that nothing of it can be trusted."""
 
 
+class TakenRun(StorageError):
+    """Another process writes a run, or has begun it already."""
+
+
 class ConvergenceWarning(UserWarning):
     """A result that did not converge; it carries ``converged=False``."""
 

@@ -10,9 +10,11 @@ import hashlib
 import os
 import secrets
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from pathlib import Path
+from types import MappingProxyType
 from typing import BinaryIO
 
 from . import checks
@@ -26,6 +28,22 @@ for _flag in ("O_NOFOLLOW", "O_CLOEXEC", "O_BINARY"):  # those that the system h
 _MAGIC = b"FBMFILE1"
 _PIECE = 1 << 20
 _HEAD = 4096  # bytes in which a picture or a page says what made it
+_places: ContextVar[Mapping[str, str]] = ContextVar("places", default=MappingProxyType({}))
+
+
+@contextmanager
+def placed(places: Mapping[str, str]) -> Iterator[None]:
+    """Have files that are to be read found elsewhere, by their names as written, in the body and this thread."""
+    before = _places.set(places)
+    try:
+        yield
+    finally:
+        _places.reset(before)
+
+
+def located(path: str) -> str:
+    """Return where a file is that is to be read: its path, unless `placed` says otherwise."""
+    return _places.get().get(path, path)
 
 
 def marked(mark: bytes) -> Callable[[BinaryIO], bool]:

@@ -10,13 +10,14 @@ from typing import Any
 
 from .._base import checks
 from .._base.checks import StorageError, nearest
+from .._base.files import placed
 from .._base.late import public
 from .._base.system import keeping
 from ..runs.begin import open as open_run
 from ..runs.run import Run
 from .generations import GRID, LONGER, RETRY, Generation, grid_keys, read_all, value_of
 from .leftovers import tidy
-from .settled import again
+from .settled import again, files_of
 from .status import Shards, Status, read_rows, status
 from .table import Table
 from .task import FAILED, length_of, parsed, tables_of, try_out
@@ -190,7 +191,8 @@ class Campaign:
             lengths.append((length * times, cell))
         if lengths and self.keep == "summary":
             _, longest = max(lengths, key=lambda one: one[0])
-            try_out(self._spec_of(longest) | {"factor": factors[longest["id"]]}, longest)
+            with placed(files_of(self.path, self.generations, [self.generations[longest["at"][0]]])):
+                try_out(self._spec_of(longest) | {"factor": factors[longest["id"]]}, longest)
 
     def _spec_of(self, cell: Mapping[str, Any]) -> dict[str, Any]:
         """Return what of a shard's spec makes the tables of a cell: those of the grid that it is of."""

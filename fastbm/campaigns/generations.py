@@ -13,7 +13,7 @@ import os
 import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from ..store import disk
 from ..store.names import unfinished
 from ..store.schema import canonical_json, differences
 from .grid import NO_NUMBER, Plan
+from .reading import Note
 
 FORMAT = 1
 N_SHARDS = 32  # unless told: work for as many workers, and few files
@@ -62,6 +63,8 @@ class Generation:
         Of what decides the last bits of numbers.
     axes : tuple of tuple of str
         Keys of the grid that go together.
+    files : dict of name to Note
+        Those that cells read, by their names as written; campaigns of earlier versions have none.
     created : float
         Time of day.
     """
@@ -77,6 +80,7 @@ class Generation:
     axes: tuple[tuple[str, ...], ...] = ()
     ids: tuple[str, ...] = ()
     factor: float = 1.0
+    files: dict[str, Note] = field(default_factory=dict)
     created: float = 0.0
 
     @property
@@ -206,6 +210,11 @@ def other_versions(there: Mapping[str, str], here: Mapping[str, str]) -> str:
     """Return what differs between two sets of versions, as text."""
     names = [name for name in there if there[name] != here.get(name)]
     return "; ".join(f"{name} {there[name]}, and {here.get(name)} is here" for name in names)
+
+
+def noted(known: Iterable[Generation]) -> dict[str, Note]:
+    """Return what was noted last of each file that cells read."""
+    return {name: one for generation in known for name, one in generation.files.items()}
 
 
 def grid_keys(generation: Generation) -> Iterable[str]:

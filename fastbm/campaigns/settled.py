@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from .._base.checks import StorageError
 from . import generations, grid
 from .alike import as_before, refuse_doubles
-from .generations import GRID, Generation, add, check_versions, cut, numbered, other_settings, read_all
+from .generations import GRID, Generation, add, check_versions, cut, noted, numbered, other_settings, read_all
+from .reading import note, places_of, read_by
 from .shard import ShardJob, entry_of, path_of, spec_of
 
 Entry = dict[str, Any]  # what the spec of a shard says of a cell
@@ -22,6 +23,11 @@ def settle(
     """Write down the cells of a grid that the campaign in a folder does not have yet, and how they are cut.
 
     `way_out` says what to do where the tables are not that campaign's.
+
+    Raises
+    ------
+    StorageError
+        If the tables, versions or files that cells read are not that campaign's, or such a file is missing.
     """
     while True:
         known = read_all(folder)
@@ -34,11 +40,11 @@ def settle(
                 check_versions(folder, known[0])
         ids = plan.cells.ids
         there = {name for one in known if one.why == GRID for name in _ids_of(one)} if known else set()
-        n_new = len(set(ids) - there)
-        if not n_new:
+        if not (n_new := len(set(ids) - there)):
             return
         refuse_doubles(plan)
-        if add(folder, numbered(new, known, shards=cut(n_new, plan.settings.n_shards))):
+        files = note(folder, read_by(new.tables), noted(known))
+        if add(folder, numbered(new, known, shards=cut(n_new, plan.settings.n_shards), files=files)):
             return
 
 
@@ -61,7 +67,8 @@ def again(
         alike.setdefault((number, factors.get(name, 1.0)), []).append(name)
     for (number, times), some in sorted(alike.items()):
         more = {"why": why, "ids": tuple(sorted(some)), "shards": cut(len(some), n_shards), "factor": times}
-        if not add(folder, new := numbered(known[number], known, **more)):
+        files = note(folder, read_by(known[number].tables), noted(known))
+        if not add(folder, new := numbered(known[number], known, files=files, **more)):
             raise StorageError(f"{folder} was changed by another process just now. Try again.")
         known = [*known, new]
 
@@ -69,7 +76,12 @@ def again(
 def jobs_of(
     folder: Path, known: Sequence[Generation], left: Sequence[tuple[Generation, int]], threads: int | None, exact: bool
 ) -> list[ShardJob]:
-    """Return the jobs of some shards: with their specs, where these do not stand in a file yet."""
+    """Return the jobs of some shards: with their specs, where these do not stand in a file yet.
+
+    All their paths are absolute, as workers may be in other folders. Raises as `files_of`.
+    """
+    places = files_of(folder, known, {one.number: one for one, _ in left}.values())
+    folder = folder.absolute()
     new = {one.number for one, k in left if not _has_begun(path_of(folder, one.number, k))}
     specs = {(one.number, k): spec for one, k, spec in _specs(folder, known, new)}
     jobs = []
@@ -79,8 +91,20 @@ def jobs_of(
         stored = {name: value for name, value in one.base.get("store", {}).items() if name in STORED}
         versions = known[0].versions if exact else {}
         told: dict[str, Any] = {"verb": one.verb, "versions": versions, "threads": threads, "storage": stored}
-        jobs.append(ShardJob(str(path), one.shards[k], spec=spec, **told))
+        jobs.append(ShardJob(str(path), one.shards[k], spec=spec, places=places, **told))
     return jobs
+
+
+def files_of(folder: Path, known: Sequence[Generation], some: Iterable[Generation]) -> dict[str, str]:
+    """Return where the files are that cells of some generations read, by their names as written.
+
+    Raises
+    ------
+    StorageError
+        If they are not those that were noted, or missing.
+    """
+    read = {name: key for one in some for name, key in read_by(one.tables).items()}
+    return places_of(folder, read, noted(known))
 
 
 def _has_begun(path: Path) -> bool:

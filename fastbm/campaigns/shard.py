@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from .._base.checks import StorageError
+from .._base.files import placed
 from ..runs.begin import begin, resume
 from ..runs.loop import Progress
 from ..runs.stop import Stop
@@ -36,6 +37,8 @@ class ShardJob(Job):
     threads : int or None
     storage : dict
         How the shard is written.
+    places : dict
+        Absolute paths of the files that cells read, by their names as written: workers may be in other folders.
     """
 
     spec: dict[str, Any] | None = None
@@ -43,6 +46,7 @@ class ShardJob(Job):
     versions: Mapping[str, str] = field(default_factory=dict)
     threads: int | None = 1
     storage: dict[str, Any] = field(default_factory=dict)
+    places: Mapping[str, str] = field(default_factory=dict)
 
     def refusal(self) -> str:
         """Return why this process cannot do it; empty if it can."""
@@ -52,6 +56,10 @@ class ShardJob(Job):
 
     def bring_to_end(self, stop: Stop, progress: Progress | None) -> None:
         """Begin the shard, or go on with it."""
+        with placed(self.places):
+            self._bring_to_end(stop, progress)
+
+    def _bring_to_end(self, stop: Stop, progress: Progress | None) -> None:
         common: dict[str, Any] = {"threads": self.threads, "progress": progress or False, "stop": stop}
         if not is_there(self.path):
             if self.spec is None:

@@ -19,7 +19,7 @@ from ..runs.loop import Progress
 from ..runs.stop import SIGNALS, Stop, stop_of
 from ..runs.toml.text import read as read_file
 from ..runs.workers.coordinator import IN_VAIN, Coordinator, Left
-from ..runs.workers.jobs import Job
+from ..runs.workers.jobs import Job, is_done
 from ..runs.workers.processes import Pool
 from . import grid
 from .campaign import Campaign, open_campaign
@@ -94,7 +94,8 @@ def campaign(
     ValueError, TypeError
         For tables that are refused, before anything is computed.
     StorageError
-        If the folder holds a campaign with other settings, or a shard cannot be written.
+        If the folder holds a campaign with other settings, or of files that have changed since; if a file that cells
+        read is missing, or a shard cannot be written.
     Interrupted
         If it was stopped; its `run` is the campaign as far as it came.
 
@@ -192,8 +193,8 @@ def _go_on(folder: Path, options: Mapping[str, Any]) -> Campaign:
         finally:
             if pool is not None:
                 pool.shutdown()
-    n_left = sum(not is_finished(Path(job.path)) for job in jobs)
-    return _ended(folder, result, stop, options["part"], n_left, len(mine))
+    undone = [job for job in jobs if not is_finished(Path(job.path))]
+    return _ended(folder, result, stop, options["part"], undone, len(mine))
 
 
 @dataclass
@@ -228,7 +229,7 @@ def _work(folder: Path, jobs: Sequence[Job], n_done: int, workers: Executor | No
                 draw(tally, {})  # type: ignore[arg-type]
 
         coordinator = Coordinator(
-            jobs, workers, options["stop"], folder, lambda task, rows: show(task.progress[0]),
+            jobs, workers, options["stop"], folder.absolute(), lambda task, rows: show(task.progress[0]),
             patient=options["part"] is None,
         )  # fmt: skip
         for _ in coordinator.rounds():
@@ -242,8 +243,8 @@ def _is_mine(number: int, part: tuple[int, int] | None) -> bool:
     return part is None or number % part[1] == part[0] - 1
 
 
-def _ended(folder: Path, left: Left, stop: Stop, part: Any, n_left: int, n_shards: int) -> Campaign:
-    found = open_campaign(folder)
+def _ended(folder: Path, left: Left, stop: Stop, part: Any, undone: Sequence[Job], n_shards: int) -> Campaign:
+    found, n_left = open_campaign(folder), len(undone)
     if left.failed:
         texts = "; ".join(text.rstrip(".") for text in left.failed[:MOST_TEXTS])
         error = StorageError(f"{folder}: {texts}. Of {n_shards} shards {n_left} are left: mend this, then resume.")
@@ -254,9 +255,22 @@ def _ended(folder: Path, left: Left, stop: Stop, part: Any, n_left: int, n_shard
         raise Interrupted(text, found)
     if left.busy and part is None:
         raise Interrupted(f"{len(left.busy)} shards are being written by other processes.", found)
+    busy = {job.path for job in left.busy}
+    if lost := [job for job in undone if job.path not in busy and not is_done(job.path)]:
+        raise _lost(folder, lost, n_shards)
     for _ in opened(folder, found.generations):  # what was there as a finished shard may be damaged, or another's
         pass
     return found
+
+
+def _lost(folder: Path, lost: Sequence[Job], n_shards: int) -> StorageError:
+    """Return the error for shards that workers have done, and that are not there."""
+    n_cells = sum(job.size for job in lost)
+    return StorageError(
+        f"{folder}: {n_cells} cells are left, as {len(lost)} of {n_shards} shards are not here, though workers said "
+        f"that they are done. They may lie on a disk of the workers, as {lost[0].path} there, or be seen late here. "
+        "See to it that all processes see one file system, then resume."
+    )
 
 
 @checks.named

@@ -14,7 +14,7 @@ from zipfile import BadZipFile
 import h5py
 import numpy as np
 
-from .._base import checks, rng
+from .._base import checks, files, rng
 
 LARGEST_SIDE = 14
 LISTED = 1 << 20  # rows of which lists are made
@@ -75,7 +75,7 @@ def opened(source: str, side: int | None = None) -> Iterator[Any]:
             f"source must be 'sklearn:digits', {', '.join(map(repr, PATTERNS))}, or a file such as 'FILE.h5:dataset', "
             f"'FILE.mat:variable', 'FILE.npz:member' or 'FILE.npy'; got {source!r}."
         )
-    if not Path(path).is_file():
+    if not Path(files.located(path)).is_file():
         raise checks.StorageError(f"{path} {checks.no_file(path)} (source = {source!r}).")
     if path.endswith((".npy", ".npz")):
         yield _numpy(path, member)
@@ -99,7 +99,7 @@ def parts_of(source: str) -> tuple[str, str]:
 
 def _numpy(path: str, member: str) -> np.ndarray:
     try:
-        found = np.load(path, mmap_mode="r" if path.endswith(".npy") else None)
+        found = np.load(files.located(path), mmap_mode="r" if path.endswith(".npy") else None)
         if isinstance(found, np.ndarray):
             return found
         with found as archive:
@@ -115,7 +115,7 @@ def _numpy(path: str, member: str) -> np.ndarray:
 def opened_hdf5(path: str) -> h5py.File:
     """Open an HDF5 file to read from; a StorageError says where it is none."""
     try:
-        return h5py.File(path, "r")
+        return h5py.File(files.located(path), "r")
     except OSError as error:
         raise checks.StorageError(f"{path} is not an HDF5 file ({error}). MATLAB files must be v7.3.") from None
 

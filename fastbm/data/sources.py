@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from .._base import checks
+from .._base import checks, files
 from ..machine.units import BINARY, SPIN, Units, units as convention
 from . import datasets
 from .joined import Joined, opened_table
@@ -218,7 +218,8 @@ def _absolute(name: str) -> str:
     path, member = datasets.parts_of(name)
     if not path:
         return name
-    return f"{Path(path).absolute()}:{member}" if member or path.endswith(HDF5) else str(Path(path).absolute())
+    place = Path(files.located(path)).absolute()
+    return f"{place}:{member}" if member or path.endswith(HDF5) else str(place)
 
 
 def _above(block: np.ndarray, threshold: float) -> np.ndarray:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from .._base import checks
+from .._base import checks, files
 from ..machine.couplings import Sparse, check_indices
 from ..machine.machine import BoltzmannMachine
 from .origin import named
@@ -80,17 +80,18 @@ def from_rudy(path: str | Path, *, problem: str = "couplings", units: str = "spi
     -2.0
     """
     checks.choice("problem", problem, PROBLEMS)
-    n, i, j, w = _read(path := Path(checks.path("path", path)), RUDY)
+    n, i, j, w = _read(name := checks.path("path", path), RUDY)
     factor, offset = (1.0, 0.0) if problem == "couplings" else (-0.5, -0.5 * math.fsum(w))
     made = BoltzmannMachine(Sparse.of_pairs(n, i, j, factor * w), units="spin", offset=offset).to_units(units)
-    return named(made, "from_rudy", path=str(path), problem=problem, units=units)
+    return named(made, "from_rudy", path=str(Path(name)), problem=problem, units=units)
 
 
-def _read(path: Path, form: _Format) -> tuple[int, np.ndarray, np.ndarray, np.ndarray]:
+def _read(name: str, form: _Format) -> tuple[int, np.ndarray, np.ndarray, np.ndarray]:
     """Return the number of units, and i, j and the value of each line, counted from 0."""
-    if not path.is_file():
-        raise checks.StorageError(f"{path} {checks.no_file(path)}.")
-    lines, sizes = _lines(path), f"the numbers of {form.units} and {form.entries}"
+    path, opened = Path(name), Path(files.located(name))
+    if not opened.is_file():
+        raise checks.StorageError(f"{path} {checks.no_file(opened)}.")
+    lines, sizes = _lines(opened), f"the numbers of {form.units} and {form.entries}"
     place, words = next(lines, (0, []))
     if not words:
         raise ValueError(f"{path} holds no {form.whole}: no line has {sizes}.")
@@ -239,7 +240,7 @@ def _refuse_gaps(name: Any, entries: str, n_variables: int, n_entries: int, *, f
 def _of_file(path: str | os.PathLike[str]) -> Any:
     from scipy.sparse import coo_array
 
-    n, i, j, q = _read(Path(checks.path("Q", path)), QUBO)
+    n, i, j, q = _read(checks.path("Q", path), QUBO)
     q = np.where(i == j, q, 2.0 * q)
     return coo_array((q, (i, j)), shape=(n, n))
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from .._base.checks import StorageError, choice, real, whole
+from .._base.checks import StorageError, TakenRun, choice, real, whole
 from .._base.streams import Stream
 from .._base.versions import package_version
 from . import disk, hdf
@@ -200,7 +200,7 @@ def runs_there(names: Names, *, overwrite: bool) -> set[str]:
     if not overwrite and (found or numbers):
         if is_live(names):
             raise busy(names)
-        raise StorageError(
+        raise TakenRun(
             f"{names.shown} exists. Continue it with fastbm.resume({names.shown!r}) "
             "or pass overwrite=True to replace it."
         )

@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from .._base.checks import StorageError
+from .._base.checks import StorageError, TakenRun
 from .._base.system import after_fork, fcntl
 from . import disk, lease
 from .holder import myself, read_holder
@@ -135,7 +135,7 @@ def _take_named(names: Names, silent: lease.Signs | None) -> int:
         holder = read_holder(names.lock)
         if holder is not None and holder.alive is not False:
             hint = "" if holder.alive else f" If that process is gone, remove {names.shown}.parts/lock."
-            raise StorageError(f"{busy(names)}{hint}")
+            raise TakenRun(f"{busy(names)}{hint}")
         text = myself().text.encode()
         os.pwrite(handle, text, 0)
         os.truncate(handle, len(text))
@@ -162,10 +162,10 @@ def _create(names: Names, taking: Path) -> bool:
     )
 
 
-def busy(names: Names) -> StorageError:
+def busy(names: Names) -> TakenRun:
     """Return the error for a run that another process is writing."""
     holder = read_holder(names.lock) or "another process"
-    return StorageError(f"{names.shown} is being written by {holder}. Stop it or write elsewhere.")
+    return TakenRun(f"{names.shown} is being written by {holder}. Stop it or write elsewhere.")
 
 
 _held: weakref.WeakSet[Lock] = weakref.WeakSet()

@@ -1,4 +1,4 @@
-"""Campaigns as arrays of jobs, by the script of the documentation."""
+"""Campaigns by several processes at once: as arrays of jobs, by the script of the documentation, and by themselves."""
 
 from __future__ import annotations
 
@@ -6,15 +6,52 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import fastbm as bm
+from fastbm.campaigns import shard
+from fastbm.store.lock import Lock
+from fastbm.store.names import Names
 from tests.support.campaign_kills import contents, tables, write
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.filterwarnings("ignore::fastbm.ConvergenceWarning")
+
+
+def in_between(begin: Callable[..., Any], *arguments: Any) -> None:
+    begin(*arguments)
+    begin(*arguments)
+
+
+def that_leaves(begin: Callable[..., Any], *arguments: Any) -> None:
+    lock = Lock(Names(arguments[3]))
+    try:
+        begin(*arguments)
+    finally:
+        lock.release()
+
+
+@pytest.mark.parametrize("other", [in_between, that_leaves])
+def test_a_shard_that_another_process_has_had_is_done_or_come_back_to(
+    other: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = bm.campaign(tables(2), out=tmp_path / "whole", threads=1)
+    begin, begun = shard.begin, set[str]()
+
+    def disturbed(*arguments: Any) -> None:
+        if (path := arguments[3]) in begun:
+            begin(*arguments)
+        else:
+            begun.add(path)
+            other(begin, *arguments)
+
+    monkeypatch.setattr(shard, "begin", disturbed)
+    found = bm.campaign(tables(2), out=tmp_path / "out", threads=1)
+    assert len(begun) == 4 and contents(found.path) == contents(whole.path)
 
 
 @pytest.mark.slow

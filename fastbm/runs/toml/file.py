@@ -16,7 +16,7 @@ from typing import Any, get_type_hints
 import msgspec
 
 from ... import models
-from ..._base import checks, rng
+from ..._base import checks, files, rng
 from ..._base.options import plain_types
 from ...machine.file import load
 from ...machine.machine import BoltzmannMachine
@@ -368,11 +368,11 @@ def _stored_model(source: Any) -> BoltzmannMachine:
     if not isinstance(source, str):
         raise ValueError(f"model.source must be the path of a file; got {source!r}.")
     try:
-        return load(source)
+        return load(files.located(source))
     except checks.StorageError as error:
         if "fastbm.open" not in str(error):
             raise
-        return open_run(source).model
+        return open_run(files.located(source)).model
 
 
 def _many_models(tables: Mapping[str, Any] | list[Mapping[str, Any]]) -> dict[str, BoltzmannMachine]:

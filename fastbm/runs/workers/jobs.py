@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from types import FrameType
 
-from ..._base.checks import Interrupted, StorageError, is_full
+from ..._base.checks import Interrupted, StorageError, TakenRun, is_full
 from ...store import is_there, open_reader
 from ...store.holder import is_live
 from ...store.names import Names
@@ -75,9 +76,11 @@ def do_job(job: Job, stop: Stop | None = None, progress: Progress | None = None)
         with stop:
             job.bring_to_end(stop, progress)
     except Interrupted as stopped:
-        return Outcome(STOPPED if _is_unfinished(job.path) else FINISHED, stopped.reason)
+        return Outcome(FINISHED if is_done(job.path) else STOPPED, stopped.reason)
     except StorageError as error:
-        if is_live(Names(job.path)):
+        if is_done(job.path):  # by another process, in between
+            return Outcome(FINISHED)
+        if isinstance(error, TakenRun) or is_live(Names(job.path)):
             return Outcome(BUSY, str(error))
         return Outcome(FAILED, str(error), is_full(error))
     except OSError as error:  # of a disk, in what lies beside the run
@@ -85,8 +88,11 @@ def do_job(job: Job, stop: Stop | None = None, progress: Progress | None = None)
     return Outcome(FINISHED)
 
 
-def _is_unfinished(path: str) -> bool:
-    return not is_there(path) or not open_reader(path).finished
+def is_done(path: str) -> bool:
+    """Return whether a run is there and finished, in one file or in parts."""
+    with suppress(StorageError):
+        return is_there(path) and open_reader(path).finished
+    return False
 
 
 class PatientStop(Stop):
