@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from .._base import checks, rng
-from ..runs.toml import file
+from ..runs.toml import file, machines
 
 TABLES = ("grid", "zip", "campaign")  # those of a campaign, beside the tables of its runs
 KEPT = ("summary", "runs")
@@ -368,8 +368,8 @@ def _check_values(base: Mapping[str, Any], axes: Sequence[Axis]) -> str:
             tables = _with(base, keys)
             try:
                 verb = file.check(tables)
-                if isinstance(tables.get("model"), dict) and verb != "compare":
-                    file.check_model(tables["model"])
+                for one in machines.models_of(tables, verb):
+                    machines.check_model(one)
             except (ValueError, TypeError) as error:
                 raise type(error)(f"a cell of the grid is refused: {error}{_way_out(axis, str(error))}") from None
     return verb

@@ -109,8 +109,10 @@ def panels(
 
 def _chosen(table: Table, x: str | None, group: str | None) -> tuple[Table, str, str | None, list[str]]:
     """Return a table, what it is drawn over, its group, and keys that are left and are more than repeats."""
+    n_cells = len(table)
     if not len(table := table.done()):
-        raise ValueError("the campaign has no cell yet that is done: there is nothing to show. Resume it first.")
+        way_out = "They failed: see `failed`, mend what it says, and `retry`." if n_cells else "Resume it first."
+        raise ValueError(f"the campaign has no cell yet that is done: there is nothing to show. {way_out}")
     table, x, group = _unfolded(table, x, group)
     settings = [one for axis in table.axes if (one := [key for key in axis if not _is_repeat(key)])]
     if x is None:

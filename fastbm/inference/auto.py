@@ -12,6 +12,8 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, NoReturn
 
+import numpy as np
+
 from .._base.options import Above, Options, options, pick
 from ..exact.choice import LONGEST_SECONDS, duration
 from ..exact.plan import Speeds
@@ -131,7 +133,7 @@ def settle(
         options = options | {"start": start}
     note: dict[str, Any] = {
         "why": f"{first}; {why}",
-        "mean-field log Z": mean_field.log_z,
+        "mean-field log Z": np.asarray(mean_field.log_z).tolist(),  # of each clamped pattern
         "mean-field converged": mean_field.converged,
     }
     note["options"] = options

@@ -136,6 +136,7 @@ METHODS = [
     ({"compare": {"methods": ["exakt"]}, "model": [{}]}, "method must be one of .*; got 'exakt'"),
     ({"compare": {"methods": ["ais"], "options": {"ais": {"n_chain": 1}}}, "model": [{}]}, "no option 'n_chain'"),
     ({"compare": {"rules": ["rise", "pcdd"]}, "model": [{}]}, "rules must be one of .*; got 'pcdd'"),
+    ({"compare": {"methods": ["exact"]}, "model": {"name": "curie_weiss", "n_units": [3, 4]}}, "unknown key 'n_units'"),
 ]  # fmt: skip
 
 

@@ -79,6 +79,8 @@ def test_clamped_units_may_make_it_exact() -> None:
     np.testing.assert_array_equal(found.log_z, bm.infer(model, "exact", clamp=clamp).log_z)
     everything = bm.infer(model, "auto", clamp=(np.arange(60), np.ones(60)))
     assert everything.log_z == pytest.approx(-model.energy(np.ones(60)))
+    several = calm(bm.infer, model, "auto", clamp=([0], [[1], [-1]]), budget=0.5, moments=False)
+    assert several.method != "exact" and several.log_z.shape == (2,)
 
 
 def test_stored_and_opened(tmp_path: Any) -> None:

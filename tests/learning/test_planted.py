@@ -12,6 +12,7 @@ import pytest
 import fastbm as bm
 from fastbm.learning.planted import machines, rules as inverse_rules
 from fastbm.learning.planted.comparison import RuleCell
+from fastbm.learning.planted.ranking import rank
 from fastbm.report import tables as report
 from fastbm.runs.toml import file as config
 from tests.support import machines as helpers
@@ -155,6 +156,9 @@ def test_a_rule_gains_nothing_by_failing_where_it_is_hard() -> None:
     for beta in betas:  # none is left out
         assert f" {beta:g} " in text
     assert max(map(len, text.splitlines())) <= 80
+    off = {"better": 0.01, "worse": -0.005}  # of the held-out likelihood, which a rule may have more of than the truth
+    judged = [vars(made(rule, 1.0, 0, None)) | {"likelihood_off": one, "skipped": None} for rule, one in off.items()]
+    assert "better 0.01, worse -0.005" in rank(judged, "likelihood_off")
     alone = bm.RuleComparison(tuple(coward)).summary(("beta",))
     assert [row["gamma"] is None for row in alone] == [beta > 0.7 for beta in betas]
 

@@ -100,19 +100,19 @@ def test_other_bad_arguments_of_from_rudy_are_refused(tmp_path):
 
 
 def test_toml_files_name_glasses_and_graphs(tmp_path, monkeypatch):
-    from fastbm.runs.toml import file
+    from fastbm.runs.toml import machines
 
     monkeypatch.chdir(tmp_path)
     (tmp_path / "graph.txt").write_text(GRAPH)
-    found = file._one_model({"name": "from_rudy", "path": "graph.txt", "problem": "max-cut"})
+    found = machines.one_model({"name": "from_rudy", "path": "graph.txt", "problem": "max-cut"})
     assert (found.n_units, found.offset) == (5, pytest.approx(-1.3))
-    glass = file._one_model({"name": "edwards_anderson", "shape": [3, 3], "distribution": "gaussian", "seed": 4})
+    glass = machines.one_model({"name": "edwards_anderson", "shape": [3, 3], "distribution": "gaussian", "seed": 4})
     expected = models.edwards_anderson((3, 3), distribution="gaussian", seed=4)
     assert np.array_equal(glass.couplings.arrays[0], expected.couplings.arrays[0])
     with pytest.raises(ValueError, match=r"model\.path = 3"):
-        file._one_model({"name": "from_rudy", "path": 3})
+        machines.one_model({"name": "from_rudy", "path": 3})
     with pytest.raises(ValueError, match="needs path"):
-        file._one_model({"name": "from_rudy"})
+        machines.one_model({"name": "from_rudy"})
 
 
 # Quadratic problems

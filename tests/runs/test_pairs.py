@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -93,7 +94,7 @@ def test_one_slow_unit_takes_little_from_what_rows_are_worth() -> None:
     assert found.data == pytest.approx(bm.infer(model, "exact").entropy + np.log(2.0), abs=0.03)
 
 
-def test_refusals_and_odd_rows() -> None:
+def test_refusals_and_odd_rows(tmp_path: Path) -> None:
     rows = draws(np.full(8, 1 / 8), 3, 400, 2)
     for data, options, match in (
         (rows[:, :1], {}, "2 to 20 units"),
@@ -110,6 +111,8 @@ def test_refusals_and_odd_rows() -> None:
     spins = bm.sample(model, "exact", n_sweeps=20, n_chains=50, seed=3).states.reshape(-1, 4)
     binary = bm.pair_information((spins + 1) // 2, n_resamples=3)
     assert binary == bm.pair_information(spins, n_resamples=3)  # units do not matter
+    np.save(tmp_path / "rows.npy", spins)
+    assert binary == bm.pair_information(tmp_path / "rows.npy", n_resamples=3)
     silent = np.concatenate([(spins + 1) // 2, np.zeros((1000, 1), int)], axis=1)
     assert bm.pair_information(silent, n_resamples=3).i_2 == pytest.approx(binary.i_2)
     rare = np.zeros((200, 2), np.uint8)

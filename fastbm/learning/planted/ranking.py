@@ -43,7 +43,8 @@ def rank(rows: Sequence[Row], measure: str) -> str:
     ranked = [row for row in found if row[measure] is not None]
     if len(found) < 2 or not ranked:
         return ""
-    ranked.sort(key=lambda row: abs(row[measure]))
+    is_likelihood = measure == "likelihood_off"  # of which more is better, above that of the truth too
+    ranked.sort(key=lambda row: -row[measure] if is_likelihood else abs(row[measure]))
     text = ", ".join(f"{row['rule']} {row[measure]:.2g}{_failures(row)}" for row in ranked)
     left = ", ".join(f"{row['rule']}{_failures(row)}" for row in found if row[measure] is None)
     common = ranked[0]["common"] if measure == "gamma" else max(row["common_likelihood"] for row in ranked)

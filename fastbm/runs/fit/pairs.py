@@ -10,6 +10,7 @@ doi:10.1214/aos/1176344552). Blocks of rows: Künsch, Ann. Stat. 17, 1217 (1989)
 from __future__ import annotations
 
 from concurrent.futures import Executor
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +19,7 @@ from ..._base import checks, rng, threads as threads_module
 from ..._base.shown import brief
 from ..._base.threads import single_threaded_blas
 from ..._base.workers import Pieces, before_anything, check_executor
+from ...data import datasets
 from ...data.packing import gather
 from ...data.rows import Rows
 from ...learning.errors.blocks import FEWEST_BLOCKS, Together
@@ -86,8 +88,8 @@ def pair_information(
 
     Parameters
     ----------
-    data : (n_rows, n_units) array
-        0 and 1, or -1 and 1, in the order of time; at most 20 units.
+    data : (n_rows, n_units) array, or str
+        0 and 1, or -1 and 1, in the order of time; at most 20 units. Or the name of a dataset, as for `fit`.
     block : int or "auto"
         Rows that stay together in a resample: neighbours in time are not independent. "auto" takes ten
         autocorrelation times of the slowest of units, the number of units up, and leading principal axes.
@@ -246,7 +248,8 @@ def _effects(values: np.ndarray, firsts: np.ndarray) -> np.ndarray:
 
 
 def _bits(data: Any) -> np.ndarray:
-    rows, _ = gather([checks.any_array("data", data)], None, "data", keep=True)
+    given = datasets.load(str(data)).rows if isinstance(data, (str, Path)) else data
+    rows, _ = gather([checks.any_array("data", given)], None, "data", keep=True)
     if not rows.complete:
         raise ValueError(
             "data must be complete: patterns with missing entries cannot be counted. Leave these rows out."

@@ -5,35 +5,18 @@ The keys of a table are the arguments of the function it stands for, so that the
 
 from __future__ import annotations
 
-import inspect
-import itertools
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache, partial
-from typing import Any, get_type_hints
+from typing import Any
 
-import msgspec
-
-from ... import models
-from ..._base import checks, files, rng
+from ..._base import checks, rng
 from ..._base.options import plain_types
-from ...machine.file import load
-from ...machine.machine import BoltzmannMachine
 from ...sampling.samplers import SAMPLERS
-from ..begin import open as open_run
+from .machines import arguments_of, check_table, many_models, one_model, signature_of
 from .text import read as read
 
-MODELS = (
-    "ising",
-    "edwards_anderson",
-    "sherrington_kirkpatrick",
-    "curie_weiss",
-    "restricted",
-    "random_machine",
-    "random_tree",
-    "from_rudy",
-)
 VERBS = ("sample", "fit", "infer", "compare")
 TABLES = ("model", "data", *VERBS, "classify", "store")
 FIT_STORE_KEYS = {"weights_every": int, "samples_every": int}
@@ -176,26 +159,13 @@ def function_of(verb: str, *, rules: bool = False) -> Callable[..., Any]:
     return compare
 
 
-def _arguments(function: Callable[..., Any], drop: Iterable[str] = ()) -> dict[str, Any]:
-    """Return the names and types of a function's keyword arguments."""
-    return {name: kind for name, kind in _signature(function).items() if name not in set(drop)}
-
-
-@cache
-def _signature(function: Callable[..., Any]) -> dict[str, Any]:
-    target = function.__init__ if inspect.isclass(function) else function
-    hints = get_type_hints(target.func if isinstance(target, partial) else target)
-    names = [p.name for p in inspect.signature(function).parameters.values() if p.kind is not p.VAR_KEYWORD]
-    return {name: hints.get(name, Any) for name in names}
-
-
 def _classifier_keys() -> dict[str, Any]:
     from ...learning.classifier.classifier import BoltzmannClassifier
     from ...learning.methods import Monitor
 
     fit = function_of("fit")
-    rules = {"layout": _arguments(fit)["layout"], "until": plain_types(Monitor)["until"]} | _rule_options()
-    return rules | _arguments(BoltzmannClassifier, drop={"units"})
+    rules = {"layout": arguments_of(fit)["layout"], "until": plain_types(Monitor)["until"]} | _rule_options()
+    return rules | arguments_of(BoltzmannClassifier, drop={"units"})
 
 
 @cache
@@ -218,7 +188,7 @@ def _has_rules(tables: Mapping[str, Any]) -> bool:
 def _verb_keys(verb: str, tables: Mapping[str, Any]) -> dict[str, Any]:
     if _has_rules(tables):
         return _rules_keys(tables["compare"])
-    keys = _arguments(function_of(verb), NOT_IN_FILES)
+    keys = arguments_of(function_of(verb), NOT_IN_FILES)
     if verb == "fit":
         from ...learning.methods import Monitor
 
@@ -247,7 +217,7 @@ def _verb_keys(verb: str, tables: Mapping[str, Any]) -> dict[str, Any]:
 def _rules_keys(table: Mapping[str, Any]) -> dict[str, Any]:
     if "methods" in table:
         raise ValueError("[compare] takes methods of inference or rules of learning, not both. Make two files of them.")
-    return _arguments(function_of("compare", rules=True), {"models", *NOT_IN_FILES}) | {
+    return arguments_of(function_of("compare", rules=True), {"models", *NOT_IN_FILES}) | {
         "rules": list[str | dict[str, Any]],
         "beta": float | list[float],
         "n_rows": int | list[int],
@@ -256,24 +226,9 @@ def _rules_keys(table: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def check_table(name: str, table: Mapping[str, Any], tables: Mapping[str, Mapping[str, Any]]) -> None:
-    """Check the keys of one table, and the types of their values, against those that `tables` may have."""
-    keys = tables[name]
-    for key, value in table.items():
-        if key not in keys:
-            elsewhere = [other for other in tables if key in tables[other]]
-            hint = f" It goes into [{elsewhere[0]}]." if elsewhere else checks.nearest(key, keys)
-            raise ValueError(f"unknown key {key!r} in [{name}].{hint} Keys are {', '.join(sorted(keys))}.")
-        try:
-            msgspec.convert(value, keys[key])
-        except msgspec.ValidationError as error:
-            text = str(error).replace("`object`", "a table, such as { name = value }")
-            raise ValueError(f"{name}.{key} = {value!r}: {text[0].lower()}{text[1:]}.") from None
-
-
 def takes_executor(tables: Mapping[str, Any], verb: str) -> bool:
     """Return whether what a file describes can be done by workers."""
-    return "executor" in _signature(function_of(verb, rules=_has_rules(tables)))
+    return "executor" in signature_of(function_of(verb, rules=_has_rules(tables)))
 
 
 def call(tables: Mapping[str, Any], verb: str) -> Callable[..., Any]:
@@ -307,18 +262,18 @@ def _call(tables: Mapping[str, Any], verb: str) -> Callable[..., Any]:
         return _fit_call(tables)
     settings = dict(tables[verb])
     if verb == "sample":
-        return partial(function_of(verb), _one_model(tables["model"]), **settings)
+        return partial(function_of(verb), one_model(tables["model"]), **settings)
     if verb == "infer":
         from ..infer.verb import infer_run
 
         common = {k: settings.pop(k) for k in ("beta", "clamp", "moments", "seed") if k in settings}
-        return partial(infer_run, _one_model(tables["model"]), settings.pop("method"), settings, **common)
+        return partial(infer_run, one_model(tables["model"]), settings.pop("method"), settings, **common)
     if _has_rules(tables):
         rules = settings.pop("rules")
-        return partial(function_of(verb, rules=True), _many_models(tables["model"]), rules, **settings)
+        return partial(function_of(verb, rules=True), many_models(tables["model"]), rules, **settings)
     options = settings.pop("options", {})
     methods = {name: options.get(name, {}) for name in settings.pop("methods")}
-    return partial(function_of(verb), _many_models(tables["model"]), methods, **settings)
+    return partial(function_of(verb), many_models(tables["model"]), methods, **settings)
 
 
 def _fit_call(tables: Mapping[str, Any]) -> Callable[..., Any]:
@@ -334,64 +289,6 @@ def _fit_call(tables: Mapping[str, Any]) -> Callable[..., Any]:
             )
         settings["classify"] = dict(tables["classify"])
     return partial(function_of("fit"), settings.pop("data"), **settings)
-
-
-def _one_model(table: Mapping[str, Any]) -> BoltzmannMachine:
-    """Make a named model from its arguments, or read one from a file."""
-    function = check_model(table)
-    settings = {key: value for key, value in table.items() if key != "name"}
-    return _stored_model(settings["source"]) if function is None else function(**settings)
-
-
-def check_model(table: Mapping[str, Any]) -> Callable[..., BoltzmannMachine] | None:
-    """Refuse unknown and missing keys of a table [model]; return what makes the machine, None where a file has it."""
-    if "source" in table:
-        if len(table) > 1:
-            raise ValueError(f"[model] has a source, so it takes no {min(set(table) - {'source'})!r}.")
-        return None
-    if "name" not in table:
-        raise ValueError(
-            f"[model] needs a name ({', '.join(MODELS)}) or a source (a file that holds a machine or a run)."
-        )
-    function: Callable[..., BoltzmannMachine] = getattr(models, checks.choice("model.name", table["name"], MODELS))
-    keys = {"name": str, **_arguments(function)}
-    if "path" in keys:
-        keys["path"] = str  # in a file a path is text
-    check_table("model", table, {"model": keys})
-    parameters = inspect.signature(function).parameters.values()
-    if missing := [p.name for p in parameters if p.default is p.empty and p.name not in table]:
-        raise ValueError(f"[model] needs {missing[0]} for {table['name']!r}.")
-    return function
-
-
-def _stored_model(source: Any) -> BoltzmannMachine:
-    if not isinstance(source, str):
-        raise ValueError(f"model.source must be the path of a file; got {source!r}.")
-    try:
-        return load(files.located(source))
-    except checks.StorageError as error:
-        if "fastbm.open" not in str(error):
-            raise
-        return open_run(files.located(source)).model
-
-
-def _many_models(tables: Mapping[str, Any] | list[Mapping[str, Any]]) -> dict[str, BoltzmannMachine]:
-    """Make one machine for each table, or for each combination of the lists in it (a lattice's shape is one value).
-
-    A table's `label`, or else its name or source, names its machines, with what differs between them.
-    """
-    found: dict[str, BoltzmannMachine] = {}
-    for table in tables if isinstance(tables, list) else [tables]:
-        given = dict(table)
-        label = str(given.pop("label", given.get("name", given.get("source"))))
-        lists = {k: v for k, v in given.items() if isinstance(v, list) and k not in ("shape", "weights") and v}
-        for values in itertools.product(*lists.values()):
-            chosen = dict(zip(lists, values, strict=True))
-            name = ", ".join([label, *(f"{k} = {v}" for k, v in chosen.items())])
-            if name in found:
-                raise ValueError(f"two machines are called {name!r}. Give one of the tables [[model]] a label.")
-            found[name] = _one_model({**given, **chosen})
-    return found
 
 
 def storage(tables: Mapping[str, Any]) -> dict[str, Any]:
