@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
-from ..inference.comparison import COLUMNS, MOST_ROWS, SUMMARY_COLUMNS, Comparison, text
+from ..inference.comparison import COLUMNS, MOST_ROWS, SUMMARY_COLUMNS, Cell, Comparison, text
 
 WIDTHS = {
     "beta": 4,
@@ -26,6 +28,29 @@ SUMMARY_TEXT = (
     "results that say that they have converged (conv.); bounds: the part of bounds\n"
     "that hold; means, covs: largest errors, medians."
 )
+
+
+def facts(cell: Cell) -> list[list[str]]:
+    """Return what a run of `infer` has found, by names: log Z and energy, for many clamped patterns their ranges."""
+    result, found = cell.result, [["beta", f"{cell.beta:g}"], ["method", cell.method], *cell.result._numbers()]
+    if result.mean is not None:
+        n_units = np.shape(result.mean)[-1]
+        found.append(["means", f"{np.min(result.mean):.4g} to {np.max(result.mean):.4g}, {n_units} units"])
+    return found
+
+
+def print_inference(console: Console, comparison: Comparison) -> None:
+    """Print what a run of `infer` has found so far."""
+    table = Table(show_header=False, box=None, pad_edge=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for cell in comparison.cells:
+        for name, value in facts(cell):
+            table.add_row(name, escape(value))
+    console.print()
+    console.print(table)
+    for line in comparison.compiling:
+        console.print(f"\n{line}", style="dim")
 
 
 def print_comparison(console: Console, comparison: Comparison) -> None:

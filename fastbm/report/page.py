@@ -23,7 +23,7 @@ from .._base.shown import shell_word
 from ..diagnostics.jackknife import Estimate
 from ..inference.comparison import Comparison
 from ..runs.begin import run_of
-from ..runs.infer.run import Results
+from ..runs.infer.run import InferRun, Results
 from ..runs.planted.run import RulesRun
 from ..runs.run import Run
 from ..runs.sample.physics import thermodynamics
@@ -31,6 +31,7 @@ from ..runs.sample.samples import Samples
 from ..runs.status import DAMAGED, status_of
 from ..runs.summary import format_value
 from ..store import Reader, open_reader
+from .comparisons import facts
 
 GENERATOR = '<meta name="generator" content="fastbm">'
 ABOUT = ("toml", "settings", "n_blocks", "merged_from", "replaces")  # of `meta`, which are no facts of the machine
@@ -133,7 +134,9 @@ def _picture(run: Run) -> str:
 
 
 def _tables(run: Run) -> list[str]:
-    """Return the tables of a run: temperatures, or the cells of a comparison."""
+    """Return the tables of a run: temperatures, what was inferred, or the cells of a comparison."""
+    if isinstance(run, InferRun):
+        return [_section("Found", html.table(facts(cell))) for cell in run.comparison.cells]
     if isinstance(run, Results):
         return [_cells(run.comparison)]
     if isinstance(run, RulesRun):

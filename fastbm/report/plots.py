@@ -93,7 +93,9 @@ def trace(run: Any, ax: Axes | None = None, *, n_chains: int = 8) -> Axes:
 
 
 def energies(run: Any, ax: Axes | None = None) -> Axes:
-    """Draw the distribution of the energies of all samples, of each clamped pattern on its own.
+    """Draw the distribution of the energies of all samples.
+
+    Each temperature and clamped pattern has its own, six of them at most, evenly chosen.
 
     Parameters
     ----------
@@ -110,6 +112,8 @@ def energies(run: Any, ax: Axes | None = None) -> Axes:
 
 def autocorrelation(run: Any, ax: Axes | None = None) -> Axes:
     """Draw the autocorrelation of the energy over lags in sweeps, with tau_int in the title.
+
+    Each temperature and clamped pattern has a curve of its own, six of them at most, evenly chosen.
 
     Parameters
     ----------

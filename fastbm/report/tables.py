@@ -224,12 +224,12 @@ def _show(console: Console, reader: Reader) -> None:
                 table.add_row("go on with", escape(status.command))
     console.print(table)
     if run.kind in ("infer", "compare"):
-        from .comparisons import print_comparison
+        from .comparisons import print_comparison, print_inference
 
-        print_comparison(console, run.comparison)
+        (print_inference if run.kind == "infer" else print_comparison)(console, run.comparison)
     elif run.kind == "rules":
         console.print()
-        console.print(str(run.rules), markup=False, soft_wrap=True)
+        console.print(str(run.rules), markup=False)
     elif (rows := temperatures(run)) is not None:
         console.print()
         console.print(rows)

@@ -70,6 +70,27 @@ def test_each_draws_into_the_axes_that_it_is_given() -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("betas", "options", "labels"),
+    [
+        ([0.1, 0.2, 0.4], {}, ["beta = 0.1", "beta = 0.2", "beta = 0.4"]),
+        ([0.3], {"clamp": ([0], [[1], [-1]])}, ["pattern 0", "pattern 1"]),
+        (np.linspace(0.0, 0.5, 11), {}, [f"beta = {beta:g}" for beta in np.linspace(0.0, 0.5, 6)]),
+    ],
+    ids=["temperatures", "patterns", "many"],
+)
+def test_each_temperature_and_pattern_has_its_own_autocorrelation(betas: Any, options: Any, labels: list[str]) -> None:
+    model, n_chains = bm.models.ising((3, 3)), 4 * len(betas) * (2 if options else 1)
+    run = bm.sample(model, beta=betas, n_chains=n_chains, n_sweeps=300, seed=1, **options)
+    for draw in (plots.autocorrelation, plots.energies):
+        axes = Figure().subplots()
+        draw(run, axes)
+        assert axes.get_legend_handles_labels()[1] == labels
+    plots.autocorrelation(run, axes := Figure().subplots())
+    assert float(axes.get_title().split()[-2]) < 20.0  # pooled, temperatures would never be forgotten
+
+
+@pytest.mark.filterwarnings("ignore")
 def test_runs_and_results_draw_themselves() -> None:
     sampled = lattice()
     comparison = bm.compare({"m": bm.models.curie_weiss(6)}, ["exact", "tap"])

@@ -301,6 +301,12 @@ def test_every_sampler_can_be_watched_from_its_first_commit_on(name, path):
         assert {"swap rates", "round trips"} <= {line.label for line in view.lines}
 
 
+def test_the_sweeps_are_named_that_diagnostics_cover(path):
+    bm.sample(bm.models.ising((3, 3)), n_chains=512, n_sweeps=200, observables=["overlap"], burn_in=20, out=path)
+    said = {line.label: line.text for line in Watch(path).view().lines}
+    assert said["r_hat"].endswith("; sweeps 157-220")  # 64 rows of 512 chains fill a window
+
+
 def test_sparks():
     assert screen.spark(np.arange(8.0), 60) == "▁▂▃▄▅▆▇█"
     assert screen.spark(np.arange(800.0), 8) == "▁▂▃▄▅▆▇█"

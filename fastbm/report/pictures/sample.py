@@ -18,6 +18,7 @@ from .style import BLUE, GREY, ORANGE
 
 BINS, MOST_LEVELS = 60, 5000
 MOST_PATTERNS = 6  # clamped ones that are drawn, each a machine of its own
+MOST_GROUPS = 6  # temperatures and clamped patterns, side by side
 RELAXING = {
     "energy": ("sweeps after the burn-in", "energy per unit"),
     "correlation": ("sweeps after the first sample", "correlation with it"),
@@ -92,33 +93,46 @@ def draw_trace(axes: Any, run: SampleRun, n_chains: int = 8) -> None:
 
 
 def draw_energies(axes: Any, run: SampleRun) -> None:
-    """Draw the distribution of energies of each clamped pattern, or of all samples."""
-    energy, patterns = run.energy, _patterns(run)
+    """Draw the distribution of energies of a few temperatures and clamped patterns, or of all samples."""
+    energy, together = run.energy, _named_groups(run)
     edges = _bins(energy)
-    for k, chains in enumerate(patterns):
-        style: dict[str, Any] = {"histtype": "step", "label": f"pattern {k}"} if len(patterns) > 1 else {"color": BLUE}
+    for label, chains in together.items():
+        style: dict[str, Any] = {"histtype": "step", "label": label} if len(together) > 1 else {"color": BLUE}
         axes.hist(energy[:, chains].ravel(), bins=edges, density=True, **style)
-    if len(patterns) > 1:
+    if len(together) > 1:
         axes.legend()
     axes.set(xlabel="energy", ylabel="density", title=f"{energy.size} samples{_of_patterns(run)}")
 
 
 def draw_autocorrelation(axes: Any, run: SampleRun) -> None:
-    """Draw the autocorrelation of the energy of each clamped pattern, or of all chains."""
+    """Draw the autocorrelation of the energy of a few temperatures and clamped patterns, or of all chains."""
     if run.at_log_times:
         raise ValueError("samples at logarithmic times have no autocorrelation over lags: draw `relaxation`.")
-    energy, patterns, thin = run.energy, _patterns(run), run.config["sample"]["thin"]
-    taus = [float(diagnostics.tau_int(energy[:, chains])) for chains in patterns]
+    energy, together, thin = run.energy, _named_groups(run), run.config["sample"]["thin"]
+    taus = [float(diagnostics.tau_int(energy[:, chains])) for chains in together.values()]
     n = min(len(energy), int(10 * max(taus)) + 10)
-    colour = {"color": BLUE} if len(patterns) == 1 else {}
-    for chains in patterns:
-        axes.plot(np.arange(n) * thin, diagnostics.autocorrelation(energy[:, chains])[:n], ".-", ms=3, **colour)
+    for label, chains in together.items():
+        style = {"label": label} if len(together) > 1 else {"color": BLUE}
+        axes.plot(np.arange(n) * thin, diagnostics.autocorrelation(energy[:, chains])[:n], ".-", ms=3, **style)
+    if len(together) > 1:
+        axes.legend()
     axes.axhline(0.0, color=GREY, lw=0.6)
     axes.set(
         xlabel="lag / sweeps",
         ylabel="autocorrelation of the energy",
         title=f"tau_int = {min(taus):.3g}" + (f" to {max(taus):.3g}" if len(taus) > 1 else "") + " samples",
     )
+
+
+def _named_groups(run: SampleRun) -> dict[str, np.ndarray]:
+    """Return the chains of each temperature and clamped pattern by its name, of many a few that are evenly chosen."""
+    together, n_patterns = groups(run), n_clamped_patterns(run)
+    betas, found = run.beta, {}
+    for k in np.unique(np.linspace(0, len(together) - 1, MOST_GROUPS).round().astype(int)):
+        names = [f"beta = {betas[together[k][0]]:g}"] if len(together) > n_patterns else []
+        names += [f"pattern {k % n_patterns}"] if n_patterns > 1 else []
+        found[", ".join(names)] = together[k]
+    return found
 
 
 def _patterns(run: SampleRun) -> list[np.ndarray]:

@@ -122,13 +122,16 @@ class Recent:
         return f"{first} to {last} a unit, beta {betas[0]:g} to {betas[1]:g}"
 
     def _diagnostics(self, series: dict[str, np.ndarray]) -> list[Line]:
+        """Tell R-hat and ess on the last sweeps that the windows of all series hold."""
+        n = min(map(len, series.values()), default=0)
+        series = {name: values[-n:] for name, values in series.items()}
         together = groups(self._samples)
         chosen = [together[k] for k in np.unique(np.linspace(0, len(together) - 1, MOST_GROUPS).astype(int))]
         watched = quantities_of(self._samples, series, chosen, ess=True) if series else []
         known = [q for q in watched if np.isfinite(q.r_hat)]
         if not known:
             return []
-        sweeps = self._later_half("samples/sweep")
+        sweeps = self._rows("samples/sweep")[-n:]
         worst: dict[str, Quantity] = {}
         for q in sorted(known, key=lambda q: q.r_hat):
             worst[q.name] = q
