@@ -239,6 +239,20 @@ def test_auto_samples_where_sums_are_long(monkeypatch: pytest.MonkeyPatch) -> No
     np.testing.assert_allclose(sampled, exact, atol=0.25)
 
 
+@pytest.mark.parametrize("kind", ["general", "restricted"])
+def test_rows_with_gaps_of_their_own_share_the_time_for_sums(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(given_module, "MOST_LISTED", 0)
+    monkeypatch.setattr(given_module, "EXACT_SECONDS", 10 * given_module.PATTERN_SECONDS)
+    model = machines.machine(kind, "spin")
+    rows = some_rows(model, 11).astype(float)
+    rows[np.arange(11), np.arange(11) % model.n_visible] = np.nan
+    few, exact = bm.complete(model, rows[:10]), bm.complete(model, rows, method="exact")
+    np.testing.assert_array_equal(few, exact[:10])
+    found = bm.complete(model, rows)
+    np.testing.assert_array_equal(found, bm.complete(model, rows, method="gibbs"))
+    assert not np.array_equal(found, exact)
+
+
 def test_auto_sums_by_what_this_machine_takes() -> None:
     """Zeros of a full matrix make sums short; energies far apart make them long."""
     chain = bm.BoltzmannMachine(np.eye(64, k=1) + np.eye(64, k=-1), n_hidden=60)
@@ -246,7 +260,7 @@ def test_auto_sums_by_what_this_machine_takes() -> None:
     np.testing.assert_array_equal(bm.transform(chain, rows), bm.transform(chain, rows, method="exact"))
     glass = bm.models.random_machine(40, n_hidden=30, seed=1)
     clamped = Clamped.of(glass, np.arange(10), some_rows(glass, 100))
-    hot, cold = (given_module.How.of("auto", beta, 1, 1, 0, 1) for beta in (0.1, 100.0))
+    hot, cold = (given_module.How("auto", beta, 1, 1, 0, 1, n_rows=100) for beta in (0.1, 100.0))
     assert given_module._is_short(clamped, hot) and not given_module._is_short(clamped, cold)
 
 

@@ -18,7 +18,7 @@ from ...machine.machine import BoltzmannMachine, check_machine
 from ...machine.magnitude import refuse_beyond_range
 from ...sampling.chains import couple_chains
 from .completions import sample_gaps
-from .given import How, draws_given, listed_means, means_given, surely_listed, surely_sampled
+from .given import How, are_pooled, draws_given, listed_means, means_given, surely_listed
 
 Given = Callable[[Clamped, How, np.ndarray], np.ndarray]
 
@@ -201,9 +201,9 @@ def complete(
     given = np.where(lacking, model.convention.hi, array) if array.dtype.kind in "biuf" else array  # which is refused
     up = model.convention.bits("rows", given)
     found = model.convention.values(up, np.int8 if draw else np.float64)
-    n_gaps, pooled = lacking.sum(axis=1), np.zeros(len(up), bool)  # rows whose gaps are sampled together
-    if model.n_hidden and model.hidden_are_independent:
-        pooled = np.array([surely_sampled(int(n), model.n_hidden, how) and n > 0 for n in n_gaps])
+    n_gaps = lacking.sum(axis=1)
+    how = replace(how, n_rows=int((n_gaps > 0).sum()))
+    pooled = are_pooled(model, up, lacking, how)
     for some in _blocks(len(up), model.n_units):
         chosen = some.start + np.flatnonzero(pooled[some])
         if chosen.size:
@@ -239,6 +239,7 @@ def _given(
 ) -> np.ndarray:
     """Apply `function` to the units that are not clamped, for all rows of `values`, a block of rows at a time."""
     numbers = np.arange(len(values)) if numbers is None else numbers
+    how = replace(how, n_rows=max(how.n_rows, len(values)))
     parts = [
         function(Clamped.of(model, clamped, values[some]), how, numbers[some])
         for some in _blocks(len(values), model.n_units)

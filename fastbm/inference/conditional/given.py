@@ -40,7 +40,8 @@ TOLERANCE, MOST_SWEEPS = 1e-10, 10_000  # of mean field
 class How:
     """The method by which means or states of free units are found given the clamped ones, and its settings.
 
-    It holds the method, and for what is sampled the sweeps averaged and those thrown away before.
+    It holds the method, for what is sampled the sweeps averaged and those thrown away before, and how many rows the
+    call is for, which share the time that "auto" has for sums.
     """
 
     method: str
@@ -49,6 +50,7 @@ class How:
     burn_in: int
     seed: int
     threads: int
+    n_rows: int = 1
 
     @classmethod
     def of(cls, method: str, beta: float, n_sweeps: int, burn_in: int, seed: int, threads: int) -> How:
@@ -108,9 +110,20 @@ def draws_given(clamped: Clamped, how: How, rows: np.ndarray) -> np.ndarray:
     return chains.bits()
 
 
-def surely_sampled(n_gaps: int, n_hidden: int, how: How) -> bool:
-    """Return whether so many missing units of a restricted machine are sampled, without a forecast of the sums."""
-    return how.method == "gibbs" or (how.method == "auto" and min(n_gaps, n_hidden) > MOST_SUMMED)
+def are_pooled(model: BoltzmannMachine, up: np.ndarray, lacking: np.ndarray, how: How) -> np.ndarray:
+    """Return which rows of a restricted machine are sampled together, (n_rows,): where sums for all would take long."""
+    n_gaps, found = lacking.sum(axis=1), np.zeros(len(up), bool)
+    if not model.n_hidden or not model.hidden_are_independent:
+        return found
+    for n in np.unique(n_gaps[n_gaps > 0]):
+        some = n_gaps == n
+        long = how.method == "gibbs" or (how.method == "auto" and min(n, model.n_hidden) > MOST_SUMMED)
+        if not long and how.method == "auto" and n + model.n_hidden > MOST_LISTED:
+            row = int(some.argmax())
+            there = np.flatnonzero(~lacking[row])
+            long = not _is_short(Clamped.of(model, there, model.convention.values(up[row, there], np.float64)), how)
+        found[some] = long
+    return found
 
 
 def listed_means(model: BoltzmannMachine, up: np.ndarray, lacking: np.ndarray, how: How) -> np.ndarray:
@@ -145,9 +158,9 @@ def _are_independent(couplings: Couplings) -> bool:
 
 
 def _is_short(clamped: Clamped, how: How) -> bool:
-    """Return whether exact sums of all patterns are soon done, by their forecast."""
+    """Return whether exact sums for all rows of the call, if they are like this one, are soon done."""
     seconds = forecast_seconds(clamped.machine(0), moments=True, beta=how.beta)
-    return clamped.n_patterns * max(seconds, PATTERN_SECONDS) <= EXACT_SECONDS
+    return how.n_rows * max(seconds, PATTERN_SECONDS) <= EXACT_SECONDS
 
 
 def _means(units: Units, beta: float, field: np.ndarray) -> np.ndarray:
