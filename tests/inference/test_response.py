@@ -29,3 +29,7 @@ def test_how_wide_a_graph_is() -> None:
     assert widest_level(bm.models.ising((1000,), periodic=False).couplings) == 1
     assert widest_level(bm.models.ising((30, 40), periodic=False).couplings) == 30
     assert widest_level(bm.models.random_tree(1).couplings) == 1
+    tree = bm.models.random_tree(20_000, seed=1)
+    assert widest_level(tree.couplings) == 1
+    found = bm.infer(tree, "mean-field")
+    assert found.covariance.nnz == 20_000 + 2 * 19_999

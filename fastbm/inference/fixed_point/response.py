@@ -216,12 +216,12 @@ def _factors(matrix: Any) -> Any:
 
 
 def widest_level(couplings: Couplings) -> int:
-    """Return the size of the widest level of the largest connected part.
+    """Return the size of the widest level of the largest connected part, without the trees that hang from it.
 
     A level is the units at one distance from a unit at the edge.
 
     Such a level separates the part; factors are dense on a separator, which is what they cost at least on lattices, and
-    on graphs that are wider than these.
+    on graphs that are wider than these. Trees cost nothing, however wide they are: their leaves go first.
     """
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import breadth_first_order, connected_components
@@ -229,6 +229,10 @@ def widest_level(couplings: Couplings) -> int:
     indptr, indices, _ = couplings.csr()
     n = couplings.n_units
     graph = csr_array((np.ones(len(indices), np.int8), indices, indptr), shape=(n, n))
+    if (kept := _without_trees(indptr, indices)).size < n:
+        graph, n = graph[kept][:, kept], kept.size
+    if not n:
+        return 1
     _, label = connected_components(graph, directed=False)
     start = int(np.flatnonzero(label == np.bincount(label).argmax())[0])
     for _ in range(2):  # from anywhere, and from the unit that is farthest from there
@@ -238,6 +242,22 @@ def widest_level(couplings: Couplings) -> int:
     for unit, parent in zip(order[1:].tolist(), before[order[1:]].tolist(), strict=True):
         level[unit] = level[parent] + 1
     return int(np.bincount(np.array(level)[order]).max())
+
+
+def _without_trees(indptr: np.ndarray, indices: np.ndarray) -> np.ndarray:
+    """Return the units that are left when leaves are taken away until there are none."""
+    left = np.diff(indptr)
+    leaves = np.flatnonzero(left <= 1).tolist()
+    degrees = left.tolist()
+    for unit in leaves:  # which grows
+        degrees[unit] = 0
+        for other in indices[indptr[unit] : indptr[unit + 1]].tolist():
+            degrees[other] -= 1
+            if degrees[other] == 1:
+                leaves.append(other)
+    kept = np.ones(len(left), bool)
+    kept[leaves] = False
+    return np.flatnonzero(kept)
 
 
 def refuse_wide(couplings: Couplings) -> None:

@@ -119,22 +119,14 @@ def correlations_with_first(run: Samples) -> np.ndarray:
 
 def overlaps(run: Samples) -> Series:
     """Return overlaps of chains 2k and 2k + 1, as they were recorded or of recorded states."""
-    found, n_units = recorded(run, "overlap"), run._start.n_units
+    found, n_units, end = recorded(run, "overlap"), run._start.n_units, len(run.beta) // 2 * 2
+
+    def n_off(packed: np.ndarray) -> np.ndarray:
+        return np.bitwise_count(packed[:, :end:2] ^ packed[:, 1:end:2]).sum(axis=-1, dtype=np.int64)
+
     if found.of_chains is None:
         run._need("samples/states", "samples")
-        n_pairs = len(run.beta) // 2
-        different = np.empty((len(run.sweep), n_pairs))
-        for t in range(len(different)):
-            packed = run._reader.read("samples/states", t, t + 1)[0, : 2 * n_pairs]
-            different[t] = np.bitwise_count(packed[::2] ^ packed[1::2]).sum(axis=1, dtype=np.int64)
-        found = found._replace(of_chains=1.0 - 2.0 * different / n_units)
+        found = found._replace(of_chains=1.0 - 2.0 * _in_pieces(run, "samples/states", n_off) / n_units)
     if found.of_ladders is None and "ladder/states" in run.streams:
-        n_pairs = len(run.beta) // 2
-        n_off = of_levels(
-            run,
-            lambda packed: np.bitwise_count(packed[:, : 2 * n_pairs : 2] ^ packed[:, 1 : 2 * n_pairs : 2]).sum(
-                axis=-1, dtype=np.int64
-            ),
-        )
-        found = found._replace(of_ladders=1.0 - 2.0 * n_off / n_units)
+        found = found._replace(of_ladders=1.0 - 2.0 * of_levels(run, n_off) / n_units)
     return found
