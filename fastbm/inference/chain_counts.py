@@ -5,9 +5,11 @@ These are whole numbers, whoever adds them: threads count some of the chains eac
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Sequence
 from functools import partial, reduce
+from typing import TypeVar
 
 import numpy as np
 
@@ -16,7 +18,9 @@ from .._base.threads import fan_out
 from ..data.counting import turned
 from ..diagnostics.bits import beyond_chance, bit_r_hat, r_hat_limit
 from ..kernels.bits import count_chains, count_pairs
-from .result import check_pairs
+from ..machine.couplings import Couplings, row_blocks
+from ..machine.units import Units
+from .result import check_pairs, values_from_up
 
 WORTH_THREADS = 1 << 19  # bits, from which on threads count them together
 MOST_COUNTS = 1 << 24  # of pairs of units, over all shares of the rows
@@ -37,11 +41,51 @@ class PairCounts:
         count_pairs(turned(packed, len(self.counts)), self.counts)
         self.n += len(packed)
 
+    def add_words(self, words: np.ndarray) -> None:
+        """Count states, of which the words (n_units, m) uint64 of a unit hold a bit each; `n` is left to the caller."""
+        count_pairs(words, self.counts)
+
+    def moments(self, units: Units, couplings: Couplings) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
+        """Return the means of units, and of products of those that are coupled, in given units."""
+        mean, second = values_from_up(units, self.up())
+        return mean, couplings.pick(second)
+
     def up(self) -> np.ndarray:
         """Return P(i and j up), a full symmetric matrix whose diagonal is P(i up)."""
         found: np.ndarray = (self.counts + self.counts.T) / self.n  # of which one triangle is empty
         np.fill_diagonal(found, self.counts.diagonal() / self.n)
         return found
+
+
+class EdgeCounts:
+    """How often each unit was up, and the two units of each edge (n_edges, 2) together; exact integers."""
+
+    def __init__(self, n_units: int, edges: np.ndarray) -> None:
+        self._n_units, self._edges = n_units, edges
+        self.counts = np.zeros(n_units + len(edges), np.int64)
+        self.n = 0
+
+    def add_words(self, words: np.ndarray) -> None:
+        """Count states as `PairCounts` does it."""
+        n = self._n_units
+        self.counts[:n] += np.bitwise_count(words).sum(axis=1, dtype=np.int64)
+        for some in row_blocks(len(self._edges), words.shape[1]):
+            i, j = self._edges[some].T
+            self.counts[n:][some] += np.bitwise_count(words[i] & words[j]).sum(axis=1, dtype=np.int64)
+
+    def moments(self, units: Units, couplings: Couplings) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
+        """Return the means of units, and of products of those that are coupled, along the edges, in given units."""
+        n, i, j = self._n_units, *self._edges.T
+        p, both = self.counts[:n] / self.n, self.counts[n:] / self.n
+        products = units.span**2 * both
+        if units.lo:
+            ups = units.lo * units.span * p
+            products += ups[i] + ups[j]
+            products += units.lo**2
+        return units.lo + units.span * p, (products,)
+
+
+Counts = TypeVar("Counts", bound=PairCounts | EdgeCounts)
 
 
 class PairHalves:
@@ -105,10 +149,11 @@ def shares_of_pairs(n_units: int, threads: int) -> list[PairCounts]:
     return [PairCounts(n_units) for _ in range(min(threads, max(1, MOST_COUNTS // n_units**2)))]
 
 
-def added(shares: Sequence[PairCounts]) -> PairCounts:
+def added(shares: Sequence[Counts]) -> Counts:
     """Return the counts of all shares together."""
+    total = shares[0]
     if len(shares) == 1:
-        return shares[0]
-    total = PairCounts(len(shares[0].counts))
+        return total
+    total = copy.copy(total)
     total.counts, total.n = reduce(np.add, [one.counts for one in shares]), sum(one.n for one in shares)
     return total

@@ -18,11 +18,9 @@ from queue import SimpleQueue
 import numpy as np
 
 from ..._base import rng
-from ...inference.chain_counts import PairCounts, added, shares_of_pairs
-from ...inference.result import values_from_up
-from ...kernels.bits import count_pairs
+from ...inference.chain_counts import EdgeCounts, PairCounts, added, shares_of_pairs
 from ...machine.clamping import Clamped
-from ...machine.couplings import Couplings
+from ...machine.couplings import Couplings, Sparse
 from ...machine.machine import BoltzmannMachine
 from ...machine.units import Units
 from ...sampling import Chains
@@ -223,8 +221,14 @@ def free_moments(model: BoltzmannMachine, chains: Chains, s: PhaseSettings, nois
     if model.is_layered:
         chains.sweep(s.n_sweeps)
         return average_states(model, chains.bits(), s.beta, noise)
-    shares, halves = shares_of_pairs(model.n_units, min(chains.threads, len(chains.blocks))), []
-    idle: SimpleQueue[PairCounts] = SimpleQueue()
+    couplings, n_threads = model.couplings, min(chains.threads, len(chains.blocks))
+    halves: list[np.ndarray] = []
+    shares: list[PairCounts] | list[EdgeCounts]
+    if isinstance(couplings, Sparse):
+        shares = [EdgeCounts(model.n_units, couplings.edges) for _ in range(n_threads)]
+    else:
+        shares = shares_of_pairs(model.n_units, n_threads)
+    idle: SimpleQueue[PairCounts | EdgeCounts] = SimpleQueue()
     for share in shares:
         idle.put(share)
 
@@ -232,15 +236,15 @@ def free_moments(model: BoltzmannMachine, chains: Chains, s: PhaseSettings, nois
         if noise is not None:
             halves.append(noise.counted(first, words))
         share = idle.get()
-        count_pairs(words, share.counts)
+        share.add_words(words)
         idle.put(share)
 
     chains.watch(s.n_sweeps, look)
     if noise is not None:
         noise.add_counts(np.sum(halves, axis=0), chains.n_chains, s.n_sweeps)
-    shares[0].n = chains.n_chains * s.n_sweeps
-    mean, second = values_from_up(model.convention, added(shares).up())
-    return PhaseMoments(mean, model.couplings.pick(second))
+    total: PairCounts | EdgeCounts = added(shares)
+    total.n = chains.n_chains * s.n_sweeps
+    return PhaseMoments(*total.moments(model.convention, couplings))
 
 
 class FreeGibbs(Phase):
