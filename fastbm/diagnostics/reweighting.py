@@ -118,25 +118,24 @@ class _Samples:
         """Return log weights at another temperature."""
         return -(beta - self.beta) * (self.energy - self.energy.mean())
 
-    def unseen(self, beta: float) -> float:
-        """Return what states may add to the mean energy that just were not seen.
+    def unseen(self, beta: float, log_mean: float) -> float:
+        """Return what states may add to the mean energy that just were not seen; `log_mean` is that of the weights.
 
         One of probability 1 / s lies log(s) / beta above the lowest, but not beyond twice the energies that were seen.
         """
-        lowest, log_s = self.energy.min(), math.log(max(self.ess, 2.0))
-        above, span = self.energy - lowest, float(np.ptp(self.energy))
-        reach = min(log_s / self.beta if self.beta > 0.0 else math.inf, 2.0 * span or math.inf)
+        lowest, log_s = float(self.energy.min()), math.log(max(self.ess, 2.0))
+        reach = min(log_s / self.beta if self.beta > 0.0 else math.inf, 2.0 * float(np.ptp(self.energy)) or math.inf)
         if not math.isfinite(reach):
             return 0.0
-        log_mean = float(np.logaddexp.reduce(-(beta - self.beta) * above, axis=None)) - math.log(above.size)
-        return reach * math.exp(min(-(beta - self.beta) * reach - log_s - log_mean, 0.0))
+        log_weight = -(beta - self.beta) * (lowest + reach - float(self.energy.mean()))
+        return reach * math.exp(min(log_weight - log_s - log_mean, 0.0))
 
 
 def _one(samples: _Samples, observable: np.ndarray, beta: float, n_blocks: int | None) -> tuple[Any, Any, float]:
     log_weights = samples.log_weights(beta)
     weights = np.exp(log_weights - log_weights.max())
     left = samples.ess / weights.size * float(weights.sum() ** 2 / (weights**2).sum())
-    unseen = samples.unseen(beta)
+    unseen = samples.unseen(beta, float(log_weights.max()) + math.log(float(weights.mean())))
     if doubt := _doubt(samples, beta, log_weights, weights, left, unseen):
         checks.warn(
             f"reweighting from beta = {samples.beta:g} to {beta:g} {doubt}: do not trust the value or its error. "

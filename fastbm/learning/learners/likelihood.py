@@ -271,18 +271,20 @@ class Likelihood(Descent):
     def _is_endless(self, path: list[Point]) -> bool:
         if self._named is None:
             self._named = self._sample.has_no_optimum(self._settings)
-        return self._named or super()._is_endless(path) or self._goes_on(path[-1])
+        return self._named or super()._is_endless(path) or self._goes_on(path)
 
-    def _goes_on(self, end: Point) -> bool:
+    def _goes_on(self, path: list[Point]) -> bool:
         """Return whether the likelihood still rises further along where rows do not vary and nothing is penalised.
 
         A step there may lead so far towards infinity at once that the path does not tell of it. Newton's steps are as
         long then wherever they begin.
         """
-        point, value, slope = end
+        point, value, slope = end = path[-1]
         if self._settings.tolerance > SHARP:
             return False
         if isinstance(self._lbfgs, Newton):
+            if len(path) > 1 and self._log_odds(end, path[-2]) <= RESTLESS:
+                return False  # they have become short
             return self._log_odds(end, (point + self._lbfgs.step_from(point), value, slope)) > RESTLESS
         if not isinstance(self._coordinates, Whitened):
             return False
