@@ -133,7 +133,7 @@ def infer(
             return infer_once(model, method, **common, **options)
         about: dict[str, Any] = {"out": out, "overwrite": overwrite, "executor": executor, "progress": each}
         if method != "exact":  # of "auto" the budget needs a run too, whether it is stored or not
-            return infer_run(model, method, options, **common, **about).inference
+            return _believed(_run_of(model, method, options, **common, **about))
         cell = make_cell(model, "model", method, options, executor=executor, **common)
         if here and cell["plan"]["seconds"] < SHORT_SECONDS:
             known = {"beta": cell["beta"], "seed": cell["seed"], "threads": threads_module.resolve(threads)}
@@ -142,7 +142,23 @@ def infer(
         return run._results()[0]
 
 
-def infer_run(
+def infer_run(model: BoltzmannMachine, method: str, options: Mapping[str, Any], **common: Any) -> InferRun:
+    """Infer as a run that is stored, with arguments as those of `infer` and storage as for `sample`."""
+    run = _run_of(model, method, options, **common)
+    if run.finished:
+        _believed(run)
+    return run
+
+
+def _believed(run: InferRun) -> Inference:
+    """Return the result of a run; refuse one for which the budget was too small."""
+    found = run.inference
+    if why := found.detail.get("skipped"):
+        raise ValueError(f"{run.config['cells'][0]['method']}: {why} Raise budget.")
+    return found
+
+
+def _run_of(
     model: BoltzmannMachine,
     method: str,
     options: Mapping[str, Any],
@@ -154,7 +170,6 @@ def infer_run(
     threads: int | None = None,
     **storage: Any,
 ) -> InferRun:
-    """Infer as a run that is stored, with `storage` as for `sample`."""
     check_machine(model)
     check_flags(moments, storage.get("executor"))
     cell = make_cell(
@@ -171,8 +186,6 @@ def infer_run(
     )
     run = run_cells("infer", {"model": model}, [cell], moments, _clamp_inputs(clamp), threads, **storage)
     assert isinstance(run, InferRun)
-    if run.finished and (why := run.inference.detail.get("skipped")):
-        raise ValueError(f"{cell['method']}: {why} Raise budget.")
     return run
 
 
