@@ -14,8 +14,8 @@ import numpy as np
 from .._base.threads import single_threaded_blas
 from ..data.counting import count_together
 from ..data.moments import Moments
-from ..data.rows import Rows
-from ..machine.couplings import Couplings, Dense
+from ..data.rows import Rows, pack_rows
+from ..machine.couplings import Couplings, Dense, Sparse, row_blocks
 
 MOST_NAMED = 10
 ROUNDING = 1e-3  # of a row, by which moments may miss that a state never occurs
@@ -25,29 +25,44 @@ Pairs = list[tuple[int, int]]
 
 
 class Joint(NamedTuple):
-    """How often two units take each joint state, (n_units, n_units) each; once a row, or in all of them once.
+    """How often units are up and down, (n_units,), and pairs (n_pairs,) of them take each joint state.
 
-    `alone` is how often the first is up and the second down; what is at most `least` never occurs.
+    Once a row, or in all of them once. Of a pair (i, j) `first` is how often i alone is up, and `second` j alone. What
+    is at most `least` never occurs.
     """
 
+    i: np.ndarray
+    j: np.ndarray
+    up: np.ndarray
+    down: np.ndarray
     both: np.ndarray
-    alone: np.ndarray
+    first: np.ndarray
+    second: np.ndarray
     neither: np.ndarray
     least: float = 0.0
 
     @classmethod
-    def of(cls, data: Rows | np.ndarray | Moments) -> Joint:
-        """Count joint states in rows, in those in which both units are known, or take them from moments."""
+    def of(cls, data: Rows | np.ndarray | Moments, edges: np.ndarray | None = None) -> Joint:
+        """Count joint states of `edges` (n_pairs, 2), of all pairs unless given, or take them from moments.
+
+        In rows that lack entries those count in which both units are known.
+        """
         if isinstance(data, Moments):
-            moments = data.to_units("binary")
-            return cls._of_together(moments.second_moment, 1.0, ROUNDING / (data.n_samples or EXACT_ROWS))
+            moments, least = data.to_units("binary"), ROUNDING / (data.n_samples or EXACT_ROWS)
+            return cls._of_together(moments.second_moment, 1.0, edges, least)
         up = Rows.of(data)
+        if edges is not None:
+            return cls._along(up, edges)
         return cls._of_together(count_together(up), len(up)) if up.complete else cls._of_gaps(up)
 
     @classmethod
-    def _of_together(cls, both: np.ndarray, total: float, least: float = 0.0) -> Joint:
-        alone = np.diagonal(both)[:, None] - both
-        return cls(both, alone, total - both - alone - alone.T, least)
+    def _of_together(
+        cls, together: np.ndarray, total: float, edges: np.ndarray | None = None, least: float = 0.0
+    ) -> Joint:
+        i, j = np.triu_indices(len(together), 1) if edges is None else edges.T
+        up, both = np.diagonal(together), together[i, j]
+        first, second = up[i] - both, up[j] - both
+        return cls(i, j, up, total - up, both, first, second, total - both - first - second, least)
 
     @classmethod
     def _of_gaps(cls, up: Rows) -> Joint:
@@ -59,24 +74,43 @@ class Joint(NamedTuple):
                 both += ones.T @ ones
                 alone += ones.T @ zeros
                 neither += zeros.T @ zeros
-        return cls(both, alone, neither)
+        i, j = np.triu_indices(up.n_units, 1)
+        return cls(i, j, both.diagonal(), neither.diagonal(), both[i, j], alone[i, j], alone[j, i], neither[i, j])
+
+    @classmethod
+    def _along(cls, up: Rows, edges: np.ndarray) -> Joint:
+        """Count along edges, 64 rows a word."""
+        counts = np.zeros((4, len(edges)), np.int64)
+        alone = np.zeros((2, up.n_units), np.int64)
+        for some in up.blocks():
+            ones, zeros = pack_rows(up[some]), pack_rows(up.known(some) ^ up[some])
+            alone += [np.bitwise_count(words).sum(axis=1, dtype=np.int64) for words in (ones, zeros)]
+            for part in row_blocks(len(edges), ones.shape[1]):
+                i, j = edges[part].T
+                for k, (one, other) in enumerate(((ones, ones), (ones, zeros), (zeros, ones), (zeros, zeros))):
+                    counts[k, part] += np.bitwise_count(one[i] & other[j]).sum(axis=1, dtype=np.int64)
+        return cls(*edges.T, *alone, *counts)
 
     @property
     def vary(self) -> np.ndarray:
-        """Whether both units change, among the rows in which both are known."""
-        first = ~self.never(self.both + self.alone) & ~self.never(self.alone.T + self.neither)
-        return first & first.T
+        """Whether both units of a pair change, among the rows in which both are known."""
+        first = ~self.never(self.both + self.first) & ~self.never(self.second + self.neither)
+        return first & ~self.never(self.both + self.second) & ~self.never(self.first + self.neither)
 
     def never(self, counts: np.ndarray) -> np.ndarray:
-        """Return where a joint state does not occur."""
+        """Return where a state does not occur."""
         return counts <= self.least
+
+    def pairs(self, which: np.ndarray) -> Pairs:
+        """Return chosen pairs."""
+        return list(zip(self.i[which].tolist(), self.j[which].tolist(), strict=True))
 
 
 def describe_degenerate(
     data: Rows | np.ndarray | Moments,
     names: Sequence[Hashable] | None = None,
     *,
-    coupled: np.ndarray | None = None,
+    edges: np.ndarray | None = None,
     couplings_held: bool = False,
     biases_held: bool = False,
 ) -> list[str]:
@@ -88,8 +122,8 @@ def describe_degenerate(
         Rows of bits, entries of which may be missing, or moments of all units.
     names : sequence, optional
         Of the units; their numbers when left out.
-    coupled : (n_units, n_units) bool array, optional
-        Which pairs have a coupling; all when left out.
+    edges : (n_edges, 2) array, optional
+        The pairs i < j that have a coupling, in order; all when left out.
     couplings_held, biases_held : bool
         Whether a penalty keeps them finite.
 
@@ -100,14 +134,15 @@ def describe_degenerate(
 
     Notes
     -----
-    Cost O(m n_units^2), by matrix products. Of rows that lack entries a state counts as one that never occurs if it
-    does not where both units are known; what others tell of the missing ones may still speak for it.
+    Cost O(m n_units^2), by matrix products, or O(m n_edges), 64 rows at a time. Of rows that lack entries a state
+    counts as one that never occurs if it does not where both units are known; what others tell of the missing ones may
+    still speak for it.
     """
     if couplings_held and biases_held:
         return []
-    joint = Joint.of(data)
+    joint = Joint.of(data, edges)
     gaps = isinstance(data, Rows) and not data.complete
-    down, up = joint.never(np.diagonal(joint.both)), joint.never(np.diagonal(joint.neither))
+    down, up = joint.never(joint.up), joint.never(joint.down)
     if not (gaps or isinstance(data, Moments)) and len(data) > 1 and (down | up).all():
         return [f"all {len(data)} rows are equal: biases run to infinity; give rows that differ, or l2 and l2_bias"]
     runs = ("may run", "may run") if gaps else ("runs", "run")  # of one, and of more
@@ -116,24 +151,22 @@ def describe_degenerate(
         _constant(np.flatnonzero(up), "always", "+", names, runs),
     ]
     if not couplings_held:
-        asked = joint.vary if coupled is None else joint.vary & coupled
-        lines += _describe_pairs(joint, np.triu(asked, 1), names, runs)
+        lines += _describe_pairs(joint, names, runs)
     return [f"where entries are known, {line}" if gaps else line for line in lines if line]
 
 
-def _describe_pairs(
-    joint: Joint, asked: np.ndarray, names: Sequence[Hashable] | None, runs: tuple[str, str]
-) -> list[str]:
-    """Return a line for each kind of joint state that pairs i < j, of those `asked` for, never take."""
-    together, neither, only_first = map(joint.never, (joint.both, joint.neither, joint.alone))
-    same, opposite = asked & only_first & only_first.T, asked & together & neither
+def _describe_pairs(joint: Joint, names: Sequence[Hashable] | None, runs: tuple[str, str]) -> list[str]:
+    """Return a line for each kind of joint state that pairs i < j whose units change never take."""
+    together, neither, no_first, no_second = map(joint.never, (joint.both, joint.neither, joint.first, joint.second))
+    asked = joint.vary
+    same, opposite = asked & no_first & no_second, asked & together & neither
     rest = asked & ~same & ~opposite
-    ordered = _pairs(rest & only_first) + [(j, i) for i, j in _pairs(rest & only_first.T)]
+    ordered = joint.pairs(rest & no_first) + [(j, i) for i, j in joint.pairs(rest & no_second)]
     return [
-        _copies(_pairs(same), "are equal in every row", "+", names, runs),
-        _copies(_pairs(opposite), "are opposite in every row", "-", names, runs),
-        _missing(_pairs(rest & together), "never on together", "-", names, runs),
-        _missing(_pairs(rest & neither), "never off together", "-", names, runs),
+        _copies(joint.pairs(same), "are equal in every row", "+", names, runs),
+        _copies(joint.pairs(opposite), "are opposite in every row", "-", names, runs),
+        _missing(joint.pairs(rest & together), "never on together", "-", names, runs),
+        _missing(joint.pairs(rest & neither), "never off together", "-", names, runs),
         _missing(sorted(ordered), "such that the first is never on without the second", "+", names, runs),
     ]
 
@@ -148,15 +181,14 @@ def describe_few(m: int, n: int) -> list[str]:
     ]
 
 
-def which_coupled(couplings: Couplings) -> np.ndarray | None:
-    """Return the `coupled` of `describe_degenerate`, which is None where all pairs are."""
+def edges_among(couplings: Couplings, n_visible: int) -> np.ndarray | None:
+    """Return the pairs i < j of visible units that have a coupling, (n_edges, 2), in order; None where all have."""
     if isinstance(couplings, Dense):
         return None
-    return couplings.with_arrays([np.ones_like(array) for array in couplings.arrays]).matrix() != 0
-
-
-def _pairs(mask: np.ndarray) -> Pairs:
-    return [(int(i), int(j)) for i, j in np.argwhere(mask)]
+    if not isinstance(couplings, Sparse):  # of layers, the first one
+        return np.empty((0, 2), np.int64)
+    edges = np.sort(couplings.edges[(couplings.edges < n_visible).all(axis=1)], axis=1)
+    return edges[np.lexsort(edges.T[::-1])]
 
 
 def _name(unit: int, names: Sequence[Hashable] | None) -> str:

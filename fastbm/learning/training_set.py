@@ -21,7 +21,7 @@ from ..data.rows import Rows
 from ..machine.machine import BoltzmannMachine
 from ..machine.units import Units
 from .errors.statistics import Statistics, never_seen
-from .identifiability import EXACT_ROWS, ROUNDING, describe_degenerate, describe_few, which_coupled
+from .identifiability import EXACT_ROWS, ROUNDING, describe_degenerate, describe_few, edges_among
 from .moments import Parameters, PhaseMoments, from_matrix
 from .settings import FitSettings
 
@@ -204,10 +204,9 @@ class Sample:
 
         Of a machine with hidden units these are its biases, and couplings between visible units.
         """
-        n, coupled = self.like.n_visible, which_coupled(self.like.couplings)
         return describe_degenerate(
             self._seen,
-            coupled=None if coupled is None else coupled[:n, :n],
+            edges=edges_among(self.like.couplings, self.like.n_visible),
             couplings_held=settings.l1 > 0 or settings.l2 > 0,
             biases_held=settings.l2_bias > 0,
             names=self.like.names,

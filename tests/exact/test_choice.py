@@ -165,7 +165,7 @@ def test_where_blocks_cannot_gray_can(monkeypatch: pytest.MonkeyPatch) -> None:
         (ValueError, "engine='blocks' cannot do a sum", {"engine": "blocks"}),
         (ValueError, "max_gigabytes must be above 0", {"max_gigabytes": 0}),
         (TypeError, "energy_variance must be True, False or None; got 'yes'", {"energy_variance": "yes"}),
-        (ValueError, "pairs must be \"all\" or pairs of units", {"pairs": "some"}),
+        (ValueError, 'pairs must be "all" or pairs of units', {"pairs": "some"}),
         (ValueError, r"pairs must be .*\(n_pairs, 2\)", {"pairs": [1, 2]}),
         (ValueError, "pairs must name units from 0 to 80; got 3 to 81", {"pairs": [(3, 81)]}),
         (ValueError, "pairs must be of two units; pair 1 is unit 4 twice", {"pairs": [(1, 2), (4, 4)]}),

@@ -10,7 +10,7 @@ import fastbm as bm
 from fastbm.data.counting import count_together
 from fastbm.data.rows import Rows
 from fastbm.learning import identifiability
-from fastbm.learning.identifiability import describe_degenerate, describe_few, which_coupled
+from fastbm.learning.identifiability import describe_degenerate, describe_few, edges_among
 from tests.twins import fidelity as reference
 
 
@@ -103,8 +103,8 @@ def test_what_a_penalty_holds_and_what_is_not_coupled_is_no_trouble():
     ring = np.roll(np.eye(4), 1, axis=0) + np.roll(np.eye(4), -1, axis=0)  # (0, 1), (1, 2), (2, 3), (3, 0)
     for pairs, n_lines in ((ring, 2), (ring * (np.add.outer(range(4), range(4)) != 3), 1)):
         couplings = bm.BoltzmannMachine(scipy.sparse.csr_array(pairs)).couplings
-        assert len(describe_degenerate(up, coupled=which_coupled(couplings))) == n_lines
-    assert which_coupled(bm.BoltzmannMachine(ring).couplings) is None
+        assert len(describe_degenerate(up, edges=edges_among(couplings, 4))) == n_lines
+    assert edges_among(bm.BoltzmannMachine(ring).couplings, 4) is None
 
 
 def test_rows_that_are_all_equal():
@@ -132,6 +132,23 @@ def test_few_rows_and_long_lists():
     together = next(line for line in lines if "never on together" in line)
     assert together.count("(") == 10 and "more: their couplings" in together
     assert all("\n" not in line for line in lines)
+
+
+@pytest.mark.parametrize("gaps", [False, True])
+def test_pairs_along_edges_are_those_of_all_that_are_coupled(gaps: bool) -> None:
+    up, known = some_bits(70, 9, p=0.2), some_bits(70, 9, p=0.8 if gaps else 1.1, seed=1)
+    up[:, 8] = 0
+    rows = Rows.of(up & known, known) if gaps else Rows.of(up)
+    every = np.stack(np.triu_indices(9, 1), axis=1)
+    assert describe_degenerate(rows, edges=every) == describe_degenerate(rows)
+    edges = every[np.random.default_rng(2).random(len(every)) < 0.4]
+    along, whole = identifiability.Joint.of(rows, edges), identifiability.Joint.of(rows)
+    chosen = [next(k for k, pair in enumerate(every) if (pair == edge).all()) for edge in edges]
+    for name in ("both", "first", "second", "neither", "vary"):
+        np.testing.assert_array_equal(getattr(along, name), getattr(whole, name)[chosen])
+    ring = np.roll(np.eye(5), 1, axis=0) + np.roll(np.eye(5), -1, axis=0)
+    hidden = bm.BoltzmannMachine(scipy.sparse.csr_array(ring), n_hidden=2)
+    assert edges_among(hidden.couplings, 3).tolist() == [[0, 1], [1, 2]]
 
 
 @pytest.mark.parametrize("seed", range(6))

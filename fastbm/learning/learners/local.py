@@ -11,7 +11,7 @@ import numpy as np
 from ...data.rows import Rows
 from ...machine.couplings import Dense
 from ...machine.machine import BoltzmannMachine
-from ..identifiability import describe_degenerate, which_coupled
+from ..identifiability import describe_degenerate, edges_among
 from ..moments import Parameters
 from ..optimise.centring import Centring
 from ..optimise.coordinates import Plain, Split
@@ -55,7 +55,7 @@ class LocalRules(Descent):
         self._lbfgs = self._begin(patterns, fresh, threads)
         self._trouble = describe_degenerate(
             up,
-            coupled=which_coupled(like.couplings),
+            edges=edges_among(like.couplings, like.n_visible),
             couplings_held=settings.l1 > 0 or settings.l2 > 0,
             biases_held=settings.l2_bias > 0,
             names=like.names,
