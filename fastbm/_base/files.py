@@ -34,11 +34,11 @@ _places: ContextVar[Mapping[str, str]] = ContextVar("places", default=MappingPro
 @contextmanager
 def placed(places: Mapping[str, str]) -> Iterator[None]:
     """Have files that are to be read found elsewhere, by their names as written, in the body and this thread."""
-    before = _places.set(places)
+    token = _places.set(places)
     try:
         yield
     finally:
-        _places.reset(before)
+        _places.reset(token)
 
 
 def located(path: str) -> str:

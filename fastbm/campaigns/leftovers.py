@@ -7,10 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from .._base.checks import StorageError, warn
-from ..runs.begin import resume
+from ..runs.begin import open as open_run, resume
 from ..runs.stop import Stop
-from ..store import open_reader
-from ..store.names import PARTS
 
 
 def tidy(folder: Path, stop: Stop | None = None) -> None:
@@ -25,13 +23,12 @@ def tidy(folder: Path, stop: Stop | None = None) -> None:
         If some stay in parts, with how many, and why the first of them does.
     """
     reasons = []
-    for parts in sorted((folder / "cells").glob(f"*{PARTS}")):
+    for parts in sorted((folder / "cells").glob("*.parts")):
         if stop is not None and stop.due():
             return
         with suppress(StorageError), warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            reader = open_reader(parts)
-            if reader.finished and reader.settings["merge"]:
+            if open_run(parts).finished:  # those that were not to be merged stay as they are
                 resume(parts, progress=False, stop=stop)
         if parts.exists():
             reasons += [str(one.message) for one in caught[-1:]]

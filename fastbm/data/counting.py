@@ -9,6 +9,7 @@ import numpy as np
 from .._base.threads import single_threaded_blas
 from .._base.workers import Pieces, before_anything
 from ..kernels.bits import count_pairs, turn_rows
+from ..machine.couplings import row_blocks
 from .rows import Rows
 
 SHARD_NUMBERS = 1 << 27  # bits of a shard, so that it is worth a message,
@@ -28,6 +29,18 @@ def count_together(up: Rows | np.ndarray) -> np.ndarray:
     if up.together is None:
         up.together = _counted(up, 0, len(up))
     return up.together.astype(np.float64)
+
+
+def count_along(first: np.ndarray, second: np.ndarray, edges: np.ndarray) -> np.ndarray:
+    """Count how often bits of `first` at i and of `second` at j are both 1, for each edge (i, j), (n_edges,) int64.
+
+    Both are words (n_units, m) uint64, as `pack_rows` makes them.
+    """
+    found = np.empty(len(edges), np.int64)
+    for some in row_blocks(len(edges), first.shape[1]):
+        i, j = edges[some].T
+        found[some] = np.bitwise_count(first[i] & second[j]).sum(axis=1, dtype=np.int64)
+    return found
 
 
 def count_by_workers(up: Rows, executor: Executor) -> None:

@@ -15,10 +15,10 @@ import numpy as np
 
 from .._base.arrays import cleared
 from .._base.threads import fan_out
-from ..data.counting import turned
+from ..data.counting import count_along, turned
 from ..diagnostics.bits import beyond_chance, bit_r_hat, r_hat_limit
 from ..kernels.bits import count_chains, count_pairs
-from ..machine.couplings import Couplings, row_blocks
+from ..machine.couplings import Couplings
 from ..machine.units import Units
 from .result import check_pairs, values_from_up
 
@@ -69,9 +69,7 @@ class EdgeCounts:
         """Count states as `PairCounts` does it."""
         n = self._n_units
         self.counts[:n] += np.bitwise_count(words).sum(axis=1, dtype=np.int64)
-        for some in row_blocks(len(self._edges), words.shape[1]):
-            i, j = self._edges[some].T
-            self.counts[n:][some] += np.bitwise_count(words[i] & words[j]).sum(axis=1, dtype=np.int64)
+        self.counts[n:] += count_along(words, words, self._edges)
 
     def moments(self, units: Units, couplings: Couplings) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
         """Return the means of units, and of products of those that are coupled, along the edges, in given units."""

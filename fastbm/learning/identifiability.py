@@ -12,10 +12,10 @@ from typing import NamedTuple
 import numpy as np
 
 from .._base.threads import single_threaded_blas
-from ..data.counting import count_together
+from ..data.counting import count_along, count_together
 from ..data.moments import Moments
 from ..data.rows import Rows, pack_rows
-from ..machine.couplings import Couplings, Dense, Sparse, row_blocks
+from ..machine.couplings import Couplings, Dense, Sparse
 
 MOST_NAMED = 10
 ROUNDING = 1e-3  # of a row, by which moments may miss that a state never occurs
@@ -85,10 +85,7 @@ class Joint(NamedTuple):
         for some in up.blocks():
             ones, zeros = pack_rows(up[some]), pack_rows(up.known(some) ^ up[some])
             alone += [np.bitwise_count(words).sum(axis=1, dtype=np.int64) for words in (ones, zeros)]
-            for part in row_blocks(len(edges), ones.shape[1]):
-                i, j = edges[part].T
-                for k, (one, other) in enumerate(((ones, ones), (ones, zeros), (zeros, ones), (zeros, zeros))):
-                    counts[k, part] += np.bitwise_count(one[i] & other[j]).sum(axis=1, dtype=np.int64)
+            counts += [count_along(one, other, edges) for one in (ones, zeros) for other in (ones, zeros)]
         return cls(*edges.T, *alone, *counts)
 
     @property

@@ -17,8 +17,7 @@ from ...runs.sample.run import SampleRun
 from .style import BLUE, GREY, ORANGE
 
 BINS, MOST_LEVELS = 60, 5000
-MOST_PATTERNS = 6  # clamped ones that are drawn, each a machine of its own
-MOST_GROUPS = 6  # temperatures and clamped patterns, side by side
+MOST_PATTERNS = 6  # clamped ones that are drawn, each a machine of its own, and temperatures beside them
 RELAXING = {
     "energy": ("sweeps after the burn-in", "energy per unit"),
     "correlation": ("sweeps after the first sample", "correlation with it"),
@@ -128,7 +127,7 @@ def _named_groups(run: SampleRun) -> dict[str, np.ndarray]:
     """Return the chains of each temperature and clamped pattern by its name, of many a few that are evenly chosen."""
     together, n_patterns = groups(run), n_clamped_patterns(run)
     betas, found = run.beta, {}
-    for k in np.unique(np.linspace(0, len(together) - 1, MOST_GROUPS).round().astype(int)):
+    for k in np.unique(np.linspace(0, len(together) - 1, MOST_PATTERNS).round().astype(int)):
         names = [f"beta = {betas[together[k][0]]:g}"] if len(together) > n_patterns else []
         names += [f"pattern {k % n_patterns}"] if n_patterns > 1 else []
         found[", ".join(names)] = together[k]
