@@ -18,7 +18,8 @@ from ..diagnostics.autocorrelation import tau_and_error
 from ..diagnostics.ranks import largest_r_hats
 from ..machine.machine import BoltzmannMachine
 from ..sampling import make_chains
-from ..sampling.chains import resolve_order, threads_between, warn_if_periodic
+from ..sampling.chains import kernel_of_many, resolve_order, threads_between, warn_if_periodic
+from ..sampling.engine.choice import MANY_CHAINS
 from ..sampling.engine.engine import Engine
 from ..sampling.single import WORTH_BLOCKS
 from ..sampling.tempering import TemperedChains
@@ -119,6 +120,7 @@ class _Chains(Drawing):
             self.n_chains,
             rule=self.name,
             order=order,
+            kernel=kernel_of_many(model, self.n_chains, beta, order, MANY_CHAINS),
             beta=beta,
             seed=seed,
             initial=self.initial,

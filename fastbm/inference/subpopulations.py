@@ -17,7 +17,8 @@ import numpy as np
 from .._base import rng
 from ..kernels.sampling.population import choose_step, resample_systematic
 from ..machine.machine import BoltzmannMachine
-from ..sampling.chains import make_chains
+from ..sampling.chains import kernel_of_many, make_chains
+from ..sampling.engine.choice import MANY_COOLED
 from ..sampling.engine.engine import Engine
 from ..sampling.population import AT_ONCE
 from .scout.product_path import LevelChains, ProductPath
@@ -65,7 +66,14 @@ class Subpopulations:
         threads: int,
     ) -> None:
         self.engine = make_chains(
-            model, n_chains, beta=0.0, summed=True, seed=seed, threads=threads, highest_beta=highest_beta
+            model,
+            n_chains,
+            beta=0.0,
+            summed=True,
+            seed=seed,
+            threads=threads,
+            highest_beta=highest_beta,
+            kernel=kernel_of_many(model, n_chains, 0.0, "sequential", MANY_COOLED),
         )
         self._divide(n_chains, n_populations, model.n_units * math.log(2.0), seed)
 

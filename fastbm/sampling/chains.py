@@ -89,6 +89,12 @@ def make_chains(
     )  # fmt: skip
 
 
+def kernel_of_many(model: BoltzmannMachine, n_chains: int, beta: float, order: str, lookup_from: int) -> str:
+    """Return the fastest kernel for chains of one temperature, `lookup_from` of which are worth tables of "lookup"."""
+    machine = (model.couplings, model.flat_bias, model.convention)
+    return choose_kernel(*machine, beta=np.full(n_chains, beta), order=order, lookup_from=lookup_from)
+
+
 def start_chains(
     model: BoltzmannMachine, bias: np.ndarray, beta: np.ndarray, *, rule: str, order: str, kernel: str, seed: int,
     initial: Any, threads: int, first_chain: int, highest_beta: float | None, **of_engine: Any,

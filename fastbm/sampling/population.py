@@ -24,6 +24,7 @@ from .adapter import Adapter
 from .annealing import last_samples
 from .chains import make_chains, threads_between
 from .clamped import Conditioned
+from .engine.choice import MANY_COOLED
 from .settings import SampleSettings, SingleUnit, Updates
 
 TARGET_ESS = 0.9  # after each step of temperature, as a part of the population, unless given
@@ -255,7 +256,7 @@ class PopulationAnnealing(SingleUnit):
     takes: ClassVar[frozenset[str]] = frozenset({"clamp"})
     sweeps: ClassVar[int] = 10
     ends: ClassVar[bool] = True
-    lookup_from: ClassVar[int | None] = 1024
+    lookup_from: ClassVar[int | None] = MANY_COOLED
 
     rule: Updates = "gibbs"
     target_ess: Annotated[float, part_of_population] = TARGET_ESS

@@ -74,7 +74,7 @@ def test_errors_cover_where_weights_are_uneven(beta: float) -> None:
 
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_the_bracket_holds_the_truth_and_closes(kernel: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(walk_units, "choose_kernel", lambda *about, **more: kernel)
+    monkeypatch.setattr(walk_units, "by_units", lambda *about: kernel)
     model = machine(KERNELS[kernel], seed=6, scale=1.5)
     truth = bm.infer(model, "exact").log_z
     gaps = []
@@ -103,7 +103,7 @@ def test_kernels_agree_to_the_bit_on_couplings_of_any_size(
     model = bm.BoltzmannMachine(weights, np.linspace(-1, 1, 12) * scale, offset=scale)
     settings = {"n_betas": 400, "n_chains": 200, "bracket": True, "seed": 2, "moments": False}
     by_default = calm(bm.infer, model, "ais", threads=1, **settings)
-    monkeypatch.setattr(walk_units, "choose_kernel", lambda *about, **more: kernel)
+    monkeypatch.setattr(walk_units, "by_units", lambda *about: kernel)
     found = calm(bm.infer, model, "ais", threads=3, **settings)  # cold walks carry little weight, and say so
     for key in ("log_z_lower", "log_z_upper"):
         assert found.detail[key] == by_default.detail[key]

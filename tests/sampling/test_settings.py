@@ -113,7 +113,7 @@ def test_defaults_stand_in_the_spec() -> None:
         return calm(bm.sample, model, **{"n_chains": 4, "n_sweeps": 3, **options}).config["sample"]
 
     plain = told(n_sweeps=None, thin=500)
-    assert (plain["n_sweeps"], plain["burn_in"], plain["kernel"], plain["beta"]) == (1000, 100, "sparse", [1.0])
+    assert (plain["n_sweeps"], plain["burn_in"], plain["kernel"], plain["beta"]) == (1000, 100, "dense", [1.0])
     assert told(bm.models.sherrington_kirkpatrick(200))["kernel"] == "dense"
     assert told(kernel="dense")["kernel"] == "dense"
     assert told(FERRO, n_chains=256)["kernel"] == "lookup"

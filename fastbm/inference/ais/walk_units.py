@@ -19,9 +19,10 @@ from ...kernels.sampling.field_energies import room_for_words
 from ...kernels.sampling.limits import ROWS
 from ...machine.machine import BoltzmannMachine
 from ...machine.up_form import up_bias
-from ...sampling.engine.choice import choose_kernel
+from ...sampling.engine.choice import by_units
 from ...sampling.engine.dense import dense_room
 from ...sampling.engine.fixed_point import dense_integers, sparse_integers
+from ...sampling.engine.lanes import LANES
 from ..scout.scout import attempt_seconds
 from .walk import Walk
 
@@ -42,7 +43,7 @@ class UnitsWalk(Walk):
     ) -> None:
         super().__init__(model, beta, base, streams, threads)
         couplings, bias, units = model.couplings, model.flat_bias, model.convention
-        self.kernel = choose_kernel(couplings, bias, units, beta=np.full(1, beta), order="random")
+        self.kernel = by_units(couplings, max(self.n_chains, LANES), "sequential")
         self._dense = self.kernel == "dense"
         widths, spare = self.lanes.widths, model.n_units.bit_length()  # sums are over all units
         self._up = self.lanes.room(model.n_units, np.uint8)

@@ -39,9 +39,16 @@ def check_ladder(betas: Any, beta: float) -> np.ndarray:
 
 
 def make_ladder(
-    model: BoltzmannMachine, beta: float, betas: Any, n_betas: Any, *, seed: int, threads: int
+    model: BoltzmannMachine,
+    beta: float,
+    betas: Any,
+    n_betas: Any,
+    *,
+    in_words: bool = False,
+    seed: int,
+    threads: int,
 ) -> np.ndarray:
-    """Return the ladder that is given, or one of equal thermodynamic length from a pilot run."""
+    """Return the ladder that is given, or one of equal thermodynamic length from a pilot run, as `energy_profile`."""
     if betas is not None:
         if n_betas is not None:
             raise ValueError("betas say all that n_betas would: leave one of them out.")
@@ -49,7 +56,7 @@ def make_ladder(
     n_betas = None if n_betas is None else checks.whole("n_betas", n_betas, least=2)
     if beta == 0.0:
         return np.zeros(1)
-    return equal_steps(energy_profile(model, 0.0, beta, seed=seed, threads=threads), n_betas)
+    return equal_steps(energy_profile(model, 0.0, beta, in_words=in_words, seed=seed, threads=threads), n_betas)
 
 
 def free_log_z(model: BoltzmannMachine) -> float:

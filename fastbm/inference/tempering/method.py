@@ -18,6 +18,7 @@ from ..._base.steps import SOON, tell
 from ...diagnostics.ranks import largest_r_hats
 from ...machine.machine import BoltzmannMachine
 from ...sampling.chains import threads_between
+from ...sampling.engine.choice import looks_up_ladders
 from ...sampling.tempering import TemperedChains
 from ..chain_counts import count_states
 from ..estimator import SWEEPS, Drawing, Drawn, Knob, refuse_beside_betas, refuse_no_samples, sweeps
@@ -112,18 +113,17 @@ class Tempering(Drawing):
         n_samples = self.n_sweeps // self.thin
         target = TargetMoments(model, n_samples, self.n_chains, threads) if moments else None
         path = find_path(model, beta, self.start, self.n_chains * self.n_sweeps, seed, threads)
-        if path is None:
-            ladder = make_ladder(model, beta, self.betas, self.n_betas, seed=seed, threads=threads)
-        else:
-            ladder = make_levels(path, self.n_betas, seed, threads)
         of_chains: dict[str, Any] = {"seed": seed, "threads": threads, "swap_every": self.swap_every}
-        gathered = moments and path is None and means_fit(self.n_chains, len(ladder), model.n_units)
         chains: TemperedChains | BasedChains
-        chains = (
-            TemperedChains(model, self.n_chains, ladder, whole=gathered, **of_chains)
-            if path is None
-            else BasedChains(path, self.n_chains, ladder, **of_chains)
-        )
+        if path is None:
+            words = looks_up_ladders(model.couplings, model.flat_bias, self.n_chains, 0)
+            ladder = make_ladder(model, beta, self.betas, self.n_betas, in_words=words, seed=seed, threads=threads)
+            gathered = moments and means_fit(self.n_chains, len(ladder), model.n_units)
+            kernel = "lookup" if words else None
+            chains = TemperedChains(model, self.n_chains, ladder, kernel=kernel, whole=gathered, **of_chains)
+        else:
+            ladder, gathered = make_levels(path, self.n_betas, seed, threads), False
+            chains = BasedChains(path, self.n_chains, ladder, **of_chains)
         burnt = _burn_in(chains, self.burn_in, self.n_sweeps)
         before = chains.attempted.copy(), chains.accepted.copy(), chains.round_trips.copy()
         n_up = cleared((self.n_chains, len(ladder), model.n_units), np.int64) if gathered else None

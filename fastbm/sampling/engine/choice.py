@@ -12,7 +12,9 @@ from ...machine.units import Units
 from . import lookup, multispin, words
 from .dense import DenseChains
 from .engine import Engine
+from .lanes import LANES
 from .layered import LayeredChains
+from .levels import ORDERS as SIDE_BY_SIDE
 from .lookup import LookupChains
 from .multispin import MultispinChains
 from .sparse import SparseChains
@@ -27,6 +29,12 @@ KERNELS: Mapping[str, type[Engine]] = {
 FEWEST_LADDERS = 16  # from which a level of ladders pays for a word of 32 chains
 BY_LAYERS = ("sequential", "coloured")  # orders in which a layer can be drawn at once
 MANY_CHAINS, MANY_REPLICAS = 32, 256  # from which looking up, at fixed temperatures, and multi-spin coding pay
+MANY_COOLED = 64  # from which looking up pays where tables are made for every temperature
+# neighbours of a unit up to which sums of them take less time than fields that are kept, and more for every unit: of
+# chains that are swept one after the other, and more for every 16 lanes
+NEIGHBOURS, OF_LANES = (9.0, 0.05), (4.0, 0.009)
+MOST_VECTORS, SLOW_UNITS = 4, 8192  # of lanes, beyond which they share no more; units whose fields take twice the time
+ALONE, SCATTERED = 0.5, 1.3  # times as many for every unit, where no units are swept side by side; of chains in lanes
 
 
 def natural_kernel(couplings: Couplings, order: str) -> str:
@@ -48,7 +56,7 @@ def choose_kernel(
 ) -> str:
     """Return the kernel that is the fastest for chains with inverse temperatures `beta` (n_chains,).
 
-    "dense" and "sparse" give the same bits, the others their own. `lookup_from` chains are worth the tables of
+    "dense" and "sparse" give the same states, the others their own. `lookup_from` chains are worth the tables of
     "lookup", which are made at every change of temperatures; None says that none are.
 
     Raises
@@ -59,8 +67,6 @@ def choose_kernel(
     natural = natural_kernel(couplings, order)
     if natural == "layered":
         return natural
-    n_units = couplings.n_units
-    n_entries = couplings.n_entries
     n_all = first_chain + len(beta)
     for kernel, least in _by_words(couplings, lookup_from):
         if n_all < least:
@@ -73,10 +79,21 @@ def choose_kernel(
                 f"{len(beta)} alone would not, with other samples. Name the kernel in all parts of the run: "
                 f'kernel="sparse", or kernel="{kernel}" with multiples of {_word(kernel)} chains.'
             )
-    if n_units > DENSE_LIMIT:
-        return "sparse"
-    degree = n_entries / n_units
-    return "sparse" if 0.5 + 0.05 * degree < 1.8 + 0.008 * n_units else "dense"
+    return by_units(couplings, n_all, order)
+
+
+def by_units(couplings: Couplings, n_chains: int, order: str) -> str:
+    """Return which of "dense" and "sparse" is the faster for chains that draw one unit after the other.
+
+    States are the same, and energies but for their rounding.
+    """
+    n_units, few = couplings.n_units, SparseChains.are_few(n_chains, order)
+    vectors = 0 if few else min(-(-n_chains // LANES), MOST_VECTORS)
+    most, of_units = (once + vectors * each for once, each in zip(NEIGHBOURS, OF_LANES, strict=True))
+    if order not in SIDE_BY_SIDE:
+        of_units *= ALONE if few else SCATTERED
+    most += of_units * n_units * (1.0 + n_units / SLOW_UNITS)
+    return "sparse" if n_units > DENSE_LIMIT or couplings.n_entries < most * n_units else "dense"
 
 
 def _word(kernel: str) -> int:
@@ -86,11 +103,11 @@ def _word(kernel: str) -> int:
 
 
 def _by_words(couplings: Couplings, lookup_from: int | None) -> list[tuple[str, int]]:
-    """Return the kernels of chains in words, and the chains from which they pay; first the one that pays first."""
+    """Return the kernels of chains in words, and the chains from which they pay; first the one that is the faster."""
     if couplings.n_entries > multispin.MOST_NEIGHBOURS * couplings.n_units:
         return []
     found = [("multispin", MANY_REPLICAS)] + ([("lookup", lookup_from)] if lookup_from else [])
-    return sorted(found, key=lambda one: one[1])
+    return found[::-1] if lookup_from == MANY_CHAINS else found
 
 
 def why_not(

@@ -71,7 +71,7 @@ class Engine(SharedWork):
         self.summed = summed  # whether energies are sums of their terms though fields could tell them
         self.units, self.rule, self.order, self.seed, self.threads = units, rule, order, seed, threads
         self.n_chains, self.n_units, self.n_swept = n_chains, n_units, 0
-        few = self._are_few(n_chains, order) if one_by_one is None else one_by_one
+        few = self.are_few(n_chains, order) if one_by_one is None else one_by_one
         self._hold, self._one_by_one = hold_of(rule, order), few or None  # as kernels take it
         size = self._block_size(n_chains, n_units, threads)
         if together > 1:  # consecutive chains that are to be in one block
@@ -87,7 +87,7 @@ class Engine(SharedWork):
         self._load(up, streams)
 
     @classmethod
-    def _are_few(cls, n_chains: int, order: str) -> bool:
+    def are_few(cls, n_chains: int, order: str) -> bool:
         """Return whether so many chains are swept one after the other."""
         return n_chains <= cls.few
 

@@ -58,7 +58,8 @@ class SparseChains(TemperingChains):
     _in_groups = 4  # fewer are not worth to be turned
 
     @classmethod
-    def _are_few(cls, n_chains: int, order: str) -> bool:
+    def are_few(cls, n_chains: int, order: str) -> bool:
+        """Return whether so many chains are swept one after the other."""
         return n_chains <= (cls.few if order in ORDERS else cls.few_anyhow)
 
     def _couple(self) -> None:

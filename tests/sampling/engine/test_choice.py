@@ -55,6 +55,25 @@ def test_dense_couplings_take_the_dense_kernel_and_lattices_the_sparse_one() -> 
     assert chosen(bm.models.ising((256, 256))) == "sparse"
 
 
+@pytest.mark.parametrize(
+    ("degree", "n_units", "n_chains", "order", "faster"),
+    [
+        (8, 16, 4, "sequential", "sparse"), (14, 16, 4, "sequential", "dense"), (14, 16, 64, "sequential", "sparse"),
+        (32, 64, 8, "sequential", "dense"), (32, 64, 8, "random", "dense"), (32, 64, 64, "sequential", "dense"),
+        (16, 256, 1, "sequential", "sparse"), (16, 256, 1, "random", "dense"), (64, 256, 64, "sequential", "dense"),
+        (32, 256, 16, "sequential", "dense"), (32, 256, 32, "sequential", "sparse"), (64, 1024, 1, "coloured", "sparse"),
+        (32, 512, 64, "random", "sparse"), (128, 1024, 64, "random", "sparse"), (256, 1024, 64, "random", "dense"),
+    ],
+)  # fmt: skip
+def test_units_of_many_neighbours_keep_their_fields(
+    degree: int, n_units: int, n_chains: int, order: str, faster: str
+) -> None:
+    """Which kernel took less time, measured on Gaussian couplings of random regular graphs at beta = 1."""
+    away = np.abs(np.subtract.outer(np.arange(n_units), np.arange(n_units)))
+    ring = np.minimum(away, n_units - away)
+    assert chosen(bm.BoltzmannMachine(((ring > 0) & (ring <= degree // 2)).astype(float)), n_chains, order) == faster
+
+
 def test_the_choice_does_not_ask_how_couplings_are_stored() -> None:
     stored = bm.BoltzmannMachine(LATTICE.weights.toarray())
     assert stored.couplings.kind == "dense"
