@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..arrays import copy_row
+from ..arrays import copy_row, matrix_at
 from ..bit_vectors import store_word
 from ..bits import COLUMNS, add_packed, add_tabled_rows, product_at
 from ..jit import apart_borrowing, borrowing, inlined
+from ..rows import add_rows
 from ..turns import add_integers, add_turns
 from ..vectors import TILED, has_look_up
 from .layered import MARKS, PLACES, STARTS, sweep_layers
@@ -137,17 +138,17 @@ def _add_wide(total, near, rest, sums, fields, values, unit):
 
 
 @apart_borrowing
-def fill_energies_of_fields(energies, values, words, plan, told, start, near, room):
+def fill_energies_of_fields(energies, values, words, plan, told, start, near, few, room):
     """Write energies above that of all units down of the first lanes, negative, in units of the fields.
 
-    Mutates `energies` (n_chains,), `near`, `room`.
+    Mutates `energies` (n_chains,), `near`, `few`, `room`.
     `values`, `words` and `plan` are as for `fastbm.kernels.sampling.layered.sweep_layers`; `told` are the fields of
     layers given those drawn before them; integers, flat, of all layers, with their tables, flat, or none; what sums of
     them begin with (rows, lanes); of each layer how its energies are found, the rows of its sums and where they begin,
     and, of up to two layers, which these are and where its integers and tables begin; and the layers' units. `start`
     are fields where all units are down in float64, (n_units, lanes), or None where integers say all, `near` (lanes,)
-    float32, or None where no sums are wide. `room` are (lanes,) of float64 and of int32 twice, and `GRAIN` rows of
-    int32.
+    float32, or None where no sums are wide. `room` are (lanes,) of float64 and of int32 twice, `GRAIN` rows of int32;
+    `few` is a row as long as those of integers for each of few chains, that are summed one after the other, or None.
     Cost: half of the products of a sweep, or a quarter.
     """
     fields, (integers, tables), begin, forms, units = told
@@ -160,6 +161,15 @@ def fill_energies_of_fields(energies, values, words, plan, told, start, near, ro
             for i in range(first, end):
                 for lane in range(total.shape[0]):
                     total[lane] += start[i, lane] * np.float64(values[i, lane])
+        if few is not None:
+            for c in range(few.shape[0]):
+                few[c, :n_rows] = 0
+                for side in range(3, 9, 3):
+                    if how[side] >= 0:
+                        bits = words[plan[MARKS, how[side]] : plan[MARKS, how[side] + 1]]
+                        n_units = plan[STARTS, how[side] + 1] - plan[STARTS, how[side]]
+                        place = integers.ctypes.data + integers.itemsize * how[side + 1]
+                        add_rows(few[c, :n_rows], matrix_at(few, place, n_units, n_rows), bits, c)
         if start is not None and kind == SUMMED:
             for i in range(n):
                 for lane in range(total.shape[0]):
@@ -170,7 +180,10 @@ def fill_energies_of_fields(energies, values, words, plan, told, start, near, ro
             some = sums[: min(GRAIN, n_rows - j)]
             for k in range(some.shape[0]):
                 copy_row(some[k], begin[begins + j + k])
-            for side in range(3, 9, 3):
+                if few is not None:
+                    for c in range(few.shape[0]):
+                        some[k, c] = np.int32(np.int64(some[k, c]) + np.int64(few[c, j + k]))
+            for side in range(3, 9 if few is None else 0, 3):
                 near_by = how[side]
                 if near_by >= 0:
                     up = values[plan[STARTS, near_by] : plan[STARTS, near_by + 1]]
@@ -243,8 +256,8 @@ def weigh_layers(values, plan, words, told, summed, energies):
     `fill_energies_layers`; it is room for `values` in float64, the machine of that, and its room.
     """
     if told is not None:
-        about, start, near, of_energies, (factor, lowest) = told
-        fill_energies_of_fields(energies, values, words, plan, about, start, near, of_energies)
+        about, start, near, few, of_energies, (factor, lowest) = told
+        fill_energies_of_fields(energies, values, words, plan, about, start, near, few, of_energies)
         for c in range(energies.shape[0]):
             energies[c] = factor * energies[c] + lowest[c]
     if summed is not None:

@@ -10,10 +10,12 @@ import numpy as np
 from ..arrays import copy_row, empty
 from ..bits import ROWS, add_packed, add_product, pack_lanes, product_at
 from ..functions import exp_float32
-from ..jit import apart, apart_borrowing, inlined
-from ..random import draw_bits, log_float32, log_of_bits, logit_of_bits
+from ..jit import apart, apart_borrowing, inlined, inlined_borrowing
+from ..random import draw_bits, log_float32, log_of_bits, logit_of_bits, next_word
+from ..rows import add_to_few
 
 STARTS, PLACES, RANKS, MARKS = range(4)  # rows of a plan of layers
+FEWER = 4  # chains, up to which units are drawn one chain after the other
 ONCE, TWICE = np.int64(1), np.int64(2)  # stages of fields: Numba compiles a function for each number in a call
 
 
@@ -56,6 +58,43 @@ def gibbs_layer(up, words, fields, scale, streams, n_chains, room):
 
 
 @apart_borrowing
+def _gibbs_few(up, words, fields, scale, streams, n_chains, room):
+    """Do what `gibbs_layer` does for the first lanes alone, one after the other.
+
+    `room` are at least n numbers of the fields' type, and n of uint32.
+    Cost: a few operations a unit and chain, half of them vectorised over units.
+    """
+    row, bits = room
+    one, zero = up.dtype.type(1), up.dtype.type(0)
+    n, flips = up.shape[0], 0
+    for lane in range(n_chains):
+        a, b, c, d = streams[0, lane], streams[1, lane], streams[2, lane], streams[3, lane]
+        for i in range(n):
+            bits[i], a, b, c, d = next_word(a, b, c, d)
+            row[i] = fields[i, lane]
+        streams[0, lane], streams[1, lane], streams[2, lane], streams[3, lane] = a, b, c, d
+        own_scale = scale[lane]
+        for i in range(n):
+            row[i] = one if row[i] * own_scale > logit_of_bits(bits[i]) else zero
+        word = np.uint32(0)
+        for i in range(n):
+            flips += np.int64(row[i] != up[i, lane])
+            up[i, lane] = row[i]
+            word = _with_bit(word, i, row[i] != zero)
+            words[i // ROWS, lane] = word
+    return flips
+
+
+@inlined_borrowing
+def _gibbs_all(up, words, fields, scale, streams, n_chains, room, of_few):
+    if of_few is None:
+        return gibbs_layer(up, words, fields, scale, streams, n_chains, room)
+    if n_chains > FEWER:
+        return gibbs_layer(up, words, fields, scale, streams, n_chains, room)
+    return _gibbs_few(up, words, fields, scale, streams, n_chains, of_few)
+
+
+@apart_borrowing
 def metropolis_layer(up, words, fields, scale, streams, n_chains, room):
     """Propose to flip every unit of a layer and accept with min(1, exp(-beta dE)).
 
@@ -88,13 +127,14 @@ def sweep_layers(values, chains, machine, room, hold, n_sweeps):
     where one begins that is used for a while, of their ranks in a sweep, and of where their words begin), the layers to
     draw, in this order, the fields where all units are down, (n_units, lanes) or (n_units, 1), and the products, from
     each layer to the next and back, as `fastbm.kernels.bits.product_at` takes them; `room` fields, the words of layers,
-    what these products need, whether the words are those of `values`, (1,), and what `gibbs_layer` takes. `hold` is
+    what these products need, whether the words are those of `values`, (1,), what `gibbs_layer` takes, and a row of
+    fields and one of uint32, as long as the largest layer, or None where rows are not added chain by chain. `hold` is
     None for Gibbs.
     On exit the rows of layers that have any neighbour drawn before them hold the fields given those, also after none.
     """
     streams, scale, n_chains = chains
     plan, visited, _, _ = machine
-    fields, words, _, is_packed, of_lanes = room
+    fields, words, _, is_packed, of_lanes, of_few = room
     flips = 0
     if not is_packed[0]:
         for layer in range(plan.shape[1] - 1):
@@ -104,27 +144,35 @@ def sweep_layers(values, chains, machine, room, hold, n_sweeps):
     for _ in range(n_sweeps):
         for layer in visited:
             first, end = plan[STARTS, layer], plan[STARTS, layer + 1]
-            place = compute_fields(layer, values, machine, room, TWICE)
+            place = compute_fields(layer, values, machine, room, TWICE, n_chains)
             field, own = fields[place : place + end - first], words[plan[MARKS, layer] : plan[MARKS, layer + 1]]
             if hold is None:
-                flips += gibbs_layer(values[first:end], own, field, scale, streams, n_chains, of_lanes)
+                flips += _gibbs_all(values[first:end], own, field, scale, streams, n_chains, of_lanes, of_few)
             else:
                 flips += metropolis_layer(values[first:end], own, field, scale, streams, n_chains, of_lanes)
     if n_sweeps == 0:
         for layer in visited:
-            compute_fields(layer, values, machine, room, ONCE)
+            compute_fields(layer, values, machine, room, ONCE, n_chains)
     return flips
 
 
+@inlined_borrowing
+def _add_product(fields, products, k, up, words, tables, n_chains, of_few):
+    if of_few is None:
+        add_packed(fields, product_at(products, k, fields), up, words, tables)
+    else:  # the columns of the product back are the rows of this
+        add_to_few(fields, product_at(products, k ^ 1, fields)[0], words, n_chains, of_few[0])
+
+
 @apart_borrowing
-def compute_fields(layer, values, machine, room, n_stages):
+def compute_fields(layer, values, machine, room, n_stages, n_chains):
     """Compute the fields of a layer given neighbours drawn before it, and in a second stage given those drawn later.
 
     Mutates the fields of `room`; returns the row where these begin. The first ones stay where they are if there are any
-    of both. Words are those of `values`.
+    of both. Words are those of `values`. Of few chains only their own lanes have a meaning.
     """
     plan, _, start, products = machine
-    fields, words, tables, _, _ = room
+    fields, words, tables, _, _, of_few = room
     first, end = plan[STARTS, layer], plan[STARTS, layer + 1]
     n, place = end - first, plan[PLACES, layer]
     _start_fields(fields[place : place + n], first, start)
@@ -139,10 +187,10 @@ def compute_fields(layer, values, machine, room, n_stages):
         for one in range(2):
             if lower if one == 0 else upper:
                 beside = layer - 1 if one == 0 else layer + 1
-                product = product_at(products, 2 * layer - 2 if one == 0 else 2 * layer + 1, fields)
                 up = values[plan[STARTS, beside] : plan[STARTS, beside + 1]]
                 bits = words[plan[MARKS, beside] : plan[MARKS, beside + 1]]
-                add_packed(fields[place : place + n], product, up, bits, tables)
+                which = 2 * layer - 2 if one == 0 else 2 * layer + 1
+                _add_product(fields[place : place + n], products, which, up, bits, tables, n_chains, of_few)
                 n_added += 1
     return place
 

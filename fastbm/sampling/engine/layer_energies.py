@@ -217,8 +217,11 @@ class LayerEnergies:
             at += size
         return tables
 
-    def of_block(self, k: int, lanes: Lanes, fields: np.ndarray, n_uses: int) -> tuple[Any, ...]:
-        """Return what `fill_energies_of_fields` takes of block `k`, for so many energies, and its room."""
+    def of_block(self, k: int, lanes: Lanes, fields: np.ndarray, n_uses: int, one_by_one: bool) -> tuple[Any, ...]:
+        """Return what `fill_energies_of_fields` takes of block `k`, for so many energies, and its room.
+
+        Integers are summed chain by chain if these are to be taken `one_by_one`; that changes no bit.
+        """
         width, wide = lanes.widths[k], has_look_up() and lanes.widths[k] % 16 == 0
         self._n_left = max(self._n_left - n_uses, 0)
         tables = self._tables if self._single and wide and not self._n_left else np.zeros(0, np.int32)
@@ -231,6 +234,9 @@ class LayerEnergies:
         first[:] = np.concatenate([np.broadcast_to(one, (len(one), width)) for one in begin])
         units = np.array([sums.unit for sums in self._sums])
         near = np.zeros(width, np.float32) if WIDE in kinds else None
+        few = None
+        if one_by_one:
+            few = np.empty((lanes.used(k), int(self._forms[:, 1].max(initial=0))), np.int32)
         total, high, low = (np.zeros(width, kind) for kind in (np.float64, np.int32, np.int32))
         room = total, high, low, arrays.empty((GRAIN, width), np.int32)
-        return (fields, (self._integers, tables), first, self._forms, units), all_down, near, room
+        return (fields, (self._integers, tables), first, self._forms, units), all_down, near, few, room

@@ -29,6 +29,9 @@ from .temperatures import Found, TemperingChains
 if TYPE_CHECKING:
     from .layer_energies import LayerEnergies
 
+ARE_PACKED = 3  # where rooms tell whether words are those of the states
+# chains of a block up to which rows are added one chain after the other; where all tables are near, fewer
+FEW, FEWEST, NEAR = 8, 2, 1 << 15
 TABLES_FROM = 4  # products with the same weights, from which on tables of their sums are worth making
 MOST_EXPONENT = 1000  # of couplings, beyond which energies may be no numbers in their units
 TABLES_BYTES = 1 << 24  # most of them: larger ones leave the cache
@@ -131,6 +134,7 @@ class LayeredChains(TemperingChains):
         self._told_from: LayerEnergies | None = None
         self._rescale()
         self._forget()
+        self._largest = max((block.size for block in form.arrays), default=0)
         products = sum(block.size for block in form.arrays) / max(self.n_units, 1)
         self.attempt_seconds = 1e-9 + 3e-11 * products
         self.detail = {
@@ -173,8 +177,8 @@ class LayeredChains(TemperingChains):
     def _forget(self) -> None:
         self._values = [lanes.astype(getattr(self, "dtype", np.float32)) for lanes in self.up]
         self._told: float | None = None  # what energy the first chain has
-        for _, _, _, are_packed, _ in getattr(self, "_rooms", []):
-            are_packed[0] = False
+        for room in getattr(self, "_rooms", []):
+            room[ARE_PACKED][0] = False
 
     def _prepare(self) -> None:
         """Make room for the fields of a layer, for words of all, and for products, of every block."""
@@ -184,12 +188,23 @@ class LayeredChains(TemperingChains):
                 width = field.shape[1]
                 _, tables = BitProduct.room(self._products, width)
                 of_lanes = arrays.empty((width,), np.uint32), arrays.empty((width,), np.int32)
-                self._rooms.append((field, words, tables, np.zeros(1, np.bool_), of_lanes))
+                of_few = None
+                if self._adds_rows(len(self._rooms)):
+                    of_few = np.empty(len(field), self.dtype), np.empty(len(field), np.uint32)
+                self._rooms.append((field, words, tables, np.zeros(1, np.bool_), of_lanes, of_few))
+
+    def _adds_rows(self, k: int) -> bool:
+        """Return whether rows are added chain by chain in block `k`; that changes no bit."""
+        return self.lanes.used(k) <= (FEW if self._largest > NEAR else FEWEST)
+
+    def _uses(self, k: int, n: int) -> int:
+        """Return how many of `n` uses by block `k` are worth tables: of few chains, far ones take longer to read."""
+        return n if self._largest <= NEAR or self.lanes.used(k) > 2 * LANES else 0
 
     def _machine(self, n_sweeps: int, k: int, visited: np.ndarray) -> tuple[Any, ...]:
         """Return the machine of block `k` as kernels take it."""
         with self._making:
-            products = BitProduct.rows(self._products, n_sweeps)
+            products = BitProduct.rows(self._products, self._uses(k, n_sweeps))
         return self._plan, visited, self._start[k], products
 
     def _pack_block(self, k: int, packed: np.ndarray) -> None:
@@ -241,7 +256,8 @@ class LayeredChains(TemperingChains):
         if told_from is None or told_from.error > self._most:
             return None
         with self._making:
-            of_block = told_from.of_block(k, self.lanes, self._rooms[k][0], n_uses)
+            about = self._rooms[k][0], self._uses(k, n_uses), self._adds_rows(k)
+            of_block = told_from.of_block(k, self.lanes, *about)
         return *of_block, (-math.ldexp(1.0, self._exponent), np.array(self._all_down[self.blocks[k]]))
 
     def _weighing(self, k: int, n_uses: int) -> tuple[Any, Any]:

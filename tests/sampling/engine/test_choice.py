@@ -61,7 +61,7 @@ def test_dense_couplings_take_the_dense_kernel_and_lattices_the_sparse_one() -> 
         (8, 16, 4, "sequential", "sparse"), (14, 16, 4, "sequential", "dense"), (14, 16, 64, "sequential", "sparse"),
         (32, 64, 8, "sequential", "dense"), (32, 64, 8, "random", "dense"), (32, 64, 64, "sequential", "dense"),
         (16, 256, 1, "sequential", "sparse"), (16, 256, 1, "random", "dense"), (64, 256, 64, "sequential", "dense"),
-        (32, 256, 16, "sequential", "dense"), (32, 256, 32, "sequential", "sparse"), (64, 1024, 1, "coloured", "sparse"),
+        (32, 256, 16, "sequential", "dense"), (32, 256, 32, "coloured", "sparse"), (64, 1024, 1, "coloured", "sparse"),
         (32, 512, 64, "random", "sparse"), (128, 1024, 64, "random", "sparse"), (256, 1024, 64, "random", "dense"),
     ],
 )  # fmt: skip

@@ -11,12 +11,13 @@ import scipy.sparse
 import fastbm as bm
 from fastbm._base.halting import Halted
 from fastbm.kernels.sampling.rounding import worst_remainder
-from fastbm.sampling.chains import make_chains
-from fastbm.sampling.engine import edges
+from fastbm.sampling.chains import RULES, make_chains
+from fastbm.sampling.engine import edges, layered
 from fastbm.sampling.engine.layer_energies import largest_sum
 from fastbm.sampling.engine.orders import ORDERS
 from fastbm.sampling.ladder import measure
 from tests.sampling.engine.test_engine import MODELS, N_CHAINS, WORDS, assert_same_state, chains_of, ways
+from tests.support.combinations import each
 from tests.support.machines import UNITS
 
 
@@ -149,6 +150,27 @@ def test_energies_of_layers_are_told_before_and_after_sweeps(sizes: tuple[int, .
         assert np.abs(model.energy(states) - model.offset - energies).max() <= most
         assert np.array_equal(apart.energies(), energies)
     assert whole.n_flips == apart.n_flips
+
+
+@each(
+    n_chains=[1, 2, 3, 4, 5, 8], near=[0, 0, layered.NEAR], rule=RULES, order=["sequential", "coloured"],
+    scale=[1.0, 1e4],  # fields in float32 and in float64
+)  # fmt: skip
+def test_few_chains_of_layers_are_the_first_of_many(
+    n_chains: int, near: int, rule: str, order: str, scale: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(layered, "NEAR", near)
+    generator, sizes = np.random.default_rng(6), (70, 33, 41)
+    model = bm.BoltzmannMachine([scale * generator.normal(size=shape) for shape in pairwise(sizes)], units="binary")
+    bias = scale * generator.normal(size=sum(sizes))
+    settings = {"rule": rule, "order": order, "beta": 0.2 / scale, "seed": 1, "highest_beta": 1.0}
+    few, many = (make_chains(model, n, bias=bias, **settings) for n in (n_chains, 16))
+    assert few.dtype == (np.float32 if scale == 1.0 else np.float64)
+    for thin in (1, 3):
+        alone, together = (chains.record(2, thin) for chains in (few, many))
+        for name, values in alone.items():
+            assert np.array_equal(values, together[name][:, :n_chains])
+    assert np.array_equal(few.state()["streams"], many.state()["streams"][:n_chains])
 
 
 @pytest.mark.parametrize("sampler", ["gibbs", "tempering"])
