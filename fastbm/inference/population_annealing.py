@@ -22,6 +22,7 @@ from .._base.options import Least, options
 from .._base.steps import tell
 from .._base.threads import fan_out, single_threaded_blas
 from ..machine.machine import BoltzmannMachine
+from ..sampling.engine.choice import MANY_COOLED, WORTH_COMPILING
 from ..sampling.population import PARTS, TARGET_ESS, part_of_population
 from ..sampling.unseen import rarely, unseen
 from .estimator import Examined, Knob, refuse_beside_betas
@@ -106,9 +107,11 @@ class PopulationAnnealing(Examined):
             check_pairs(model.n_units)
         path = find_path(model, beta, self.start, self.n_chains * self.n_sweeps, seed, threads)
         if path is None:
+            worth = self.n_chains * self.n_sweeps * model.n_units >= WORTH_COMPILING
             populations = Subpopulations(
-                model, self.n_chains, self.n_populations, highest_beta=beta, seed=seed, threads=threads
-            )
+                model, self.n_chains, self.n_populations, highest_beta=beta, seed=seed, threads=threads,
+                lookup_from=MANY_COOLED if worth else None,
+            )  # fmt: skip
             following = _anneal(populations, beta, ladder, part, self.n_sweeps, moments)
         else:
             populations = BasedPopulations(path, self.n_chains, self.n_populations, seed=seed, threads=threads)

@@ -18,7 +18,6 @@ from .._base import rng
 from ..kernels.sampling.population import choose_step, resample_systematic
 from ..machine.machine import BoltzmannMachine
 from ..sampling.chains import kernel_of_many, make_chains
-from ..sampling.engine.choice import MANY_COOLED
 from ..sampling.engine.engine import Engine
 from ..sampling.population import AT_ONCE
 from .scout.product_path import LevelChains, ProductPath
@@ -37,6 +36,8 @@ class Subpopulations:
         Replicas, which the populations share as equally as can be.
     highest_beta : float
     seed, threads : int
+    lookup_from : int, optional
+        As for `fastbm.sampling.engine.choice.choose_kernel`.
 
     Attributes
     ----------
@@ -64,6 +65,7 @@ class Subpopulations:
         highest_beta: float,
         seed: int,
         threads: int,
+        lookup_from: int | None = None,
     ) -> None:
         self.engine = make_chains(
             model,
@@ -73,7 +75,7 @@ class Subpopulations:
             seed=seed,
             threads=threads,
             highest_beta=highest_beta,
-            kernel=kernel_of_many(model, n_chains, 0.0, "sequential", MANY_COOLED),
+            kernel=kernel_of_many(model, n_chains, 0.0, "sequential", lookup_from),
         )
         self._divide(n_chains, n_populations, model.n_units * math.log(2.0), seed)
 

@@ -89,8 +89,8 @@ def make_chains(
     )  # fmt: skip
 
 
-def kernel_of_many(model: BoltzmannMachine, n_chains: int, beta: float, order: str, lookup_from: int) -> str:
-    """Return the fastest kernel for chains of one temperature, `lookup_from` of which are worth tables of "lookup"."""
+def kernel_of_many(model: BoltzmannMachine, n_chains: int, beta: float, order: str, lookup_from: int | None) -> str:
+    """Return the fastest kernel for chains of one temperature; `lookup_from` as for `choose_kernel`."""
     machine = (model.couplings, model.flat_bias, model.convention)
     return choose_kernel(*machine, beta=np.full(n_chains, beta), order=order, lookup_from=lookup_from)
 

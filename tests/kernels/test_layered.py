@@ -22,9 +22,8 @@ def update(rule: str, up: np.ndarray, fields: np.ndarray, scale: np.ndarray, str
     """Update a layer, and hold the words that come of it against its bits. Mutates `up`, `streams`."""
     n, n_lanes = up.shape
     words = np.full((-(-n // 32), n_lanes), 2**32 - 1, np.uint32)
-    n_flips = RULES[rule](
-        up, words, fields, scale, streams, n_chains, (np.empty(n_lanes, np.uint32), np.empty(n_lanes, np.int32))
-    )
+    room = (np.empty(n_lanes, np.uint32), np.empty(n_lanes, np.int32)), *([None] if rule == "gibbs" else [])
+    n_flips = RULES[rule](up, words, fields, scale, streams, n_chains, *room)
     bits = (words[:, None] >> np.arange(32, dtype=np.uint32)[:, None] & np.uint32(1)).reshape(-1, n_lanes)
     assert np.array_equal(bits[:n], up)
     assert not bits[n:].any()

@@ -10,7 +10,7 @@ import numpy as np
 from ..arrays import copy_row, empty
 from ..bits import ROWS, add_packed, add_product, pack_lanes, product_at
 from ..functions import exp_float32
-from ..jit import apart, apart_borrowing, inlined, inlined_borrowing
+from ..jit import apart, apart_borrowing, inlined
 from ..random import draw_bits, log_float32, log_of_bits, logit_of_bits, next_word
 from ..rows import add_to_few
 
@@ -33,28 +33,6 @@ def _with_bit(word, i, is_up):
     """Return a lane's word of units with its bit for unit i, the first of which clears those of units after it."""
     kept = word if i % ROWS else np.uint32(0)
     return np.uint32(kept | (np.uint32(np.uint32(1) << np.uint32(i % ROWS)) if is_up else np.uint32(0)))
-
-
-@apart_borrowing
-def gibbs_layer(up, words, fields, scale, streams, n_chains, room):
-    """Draw every unit of a layer from its conditional distribution.
-
-    Mutates `up` (n, lanes) of 0 or 1, `words` (ceil(n / 32), lanes) uint32, which are the same bits, `streams`, and
-    `room`, (lanes,) of uint32 and of int32; returns the number of flips in the first `n_chains` lanes. `scale` (lanes,)
-    is beta (hi - lo): P(up) = sigmoid(scale field).  Cost: one draw a unit, vectorised over lanes.
-    """
-    bits, moved = room
-    moved[:] = 0
-    one, zero = up.dtype.type(1), up.dtype.type(0)
-    for i in range(up.shape[0]):
-        draw_bits(streams, bits)
-        word = words[i // ROWS]
-        for lane in range(up.shape[1]):
-            new = one if fields[i, lane] * scale[lane] > logit_of_bits(bits[lane]) else zero
-            moved[lane] += np.int32(new != up[i, lane])
-            up[i, lane] = new
-            word[lane] = _with_bit(word[lane], i, new != zero)
-    return count_moved(moved, n_chains)
 
 
 @apart_borrowing
@@ -85,13 +63,30 @@ def _gibbs_few(up, words, fields, scale, streams, n_chains, room):
     return flips
 
 
-@inlined_borrowing
-def _gibbs_all(up, words, fields, scale, streams, n_chains, room, of_few):
-    if of_few is None:
-        return gibbs_layer(up, words, fields, scale, streams, n_chains, room)
-    if n_chains > FEWER:
-        return gibbs_layer(up, words, fields, scale, streams, n_chains, room)
-    return _gibbs_few(up, words, fields, scale, streams, n_chains, of_few)
+@apart_borrowing
+def gibbs_layer(up, words, fields, scale, streams, n_chains, room, of_few):
+    """Draw every unit of a layer from its conditional distribution.
+
+    Mutates `up` (n, lanes) of 0 or 1, `words` (ceil(n / 32), lanes) uint32, which are the same bits, `streams`, and
+    `room`, (lanes,) of uint32 and of int32; returns the number of flips in the first `n_chains` lanes. `scale` (lanes,)
+    is beta (hi - lo): P(up) = sigmoid(scale field). `of_few` is None, or what `_gibbs_few` takes as room.
+    Cost: one draw a unit, vectorised over lanes.
+    """
+    if of_few is not None:  # noqa: SIM102 (two conditions in one would be compiled where it is None)
+        if n_chains <= FEWER:
+            return _gibbs_few(up, words, fields, scale, streams, n_chains, of_few)
+    bits, moved = room
+    moved[:] = 0
+    one, zero = up.dtype.type(1), up.dtype.type(0)
+    for i in range(up.shape[0]):
+        draw_bits(streams, bits)
+        word = words[i // ROWS]
+        for lane in range(up.shape[1]):
+            new = one if fields[i, lane] * scale[lane] > logit_of_bits(bits[lane]) else zero
+            moved[lane] += np.int32(new != up[i, lane])
+            up[i, lane] = new
+            word[lane] = _with_bit(word[lane], i, new != zero)
+    return count_moved(moved, n_chains)
 
 
 @apart_borrowing
@@ -144,35 +139,27 @@ def sweep_layers(values, chains, machine, room, hold, n_sweeps):
     for _ in range(n_sweeps):
         for layer in visited:
             first, end = plan[STARTS, layer], plan[STARTS, layer + 1]
-            place = compute_fields(layer, values, machine, room, TWICE, n_chains)
+            place = compute_fields(layer, values, machine, room, TWICE, n_chains, of_few)
             field, own = fields[place : place + end - first], words[plan[MARKS, layer] : plan[MARKS, layer + 1]]
             if hold is None:
-                flips += _gibbs_all(values[first:end], own, field, scale, streams, n_chains, of_lanes, of_few)
+                flips += gibbs_layer(values[first:end], own, field, scale, streams, n_chains, of_lanes, of_few)
             else:
                 flips += metropolis_layer(values[first:end], own, field, scale, streams, n_chains, of_lanes)
     if n_sweeps == 0:
         for layer in visited:
-            compute_fields(layer, values, machine, room, ONCE, n_chains)
+            compute_fields(layer, values, machine, room, ONCE, n_chains, of_few)
     return flips
 
 
-@inlined_borrowing
-def _add_product(fields, products, k, up, words, tables, n_chains, of_few):
-    if of_few is None:
-        add_packed(fields, product_at(products, k, fields), up, words, tables)
-    else:  # the columns of the product back are the rows of this
-        add_to_few(fields, product_at(products, k ^ 1, fields)[0], words, n_chains, of_few[0])
-
-
 @apart_borrowing
-def compute_fields(layer, values, machine, room, n_stages, n_chains):
+def compute_fields(layer, values, machine, room, n_stages, n_chains, of_few):
     """Compute the fields of a layer given neighbours drawn before it, and in a second stage given those drawn later.
 
     Mutates the fields of `room`; returns the row where these begin. The first ones stay where they are if there are any
     of both. Words are those of `values`. Of few chains only their own lanes have a meaning.
     """
     plan, _, start, products = machine
-    fields, words, tables, _, _, of_few = room
+    fields, words, tables, _, _, _ = room
     first, end = plan[STARTS, layer], plan[STARTS, layer + 1]
     n, place = end - first, plan[PLACES, layer]
     _start_fields(fields[place : place + n], first, start)
@@ -190,7 +177,11 @@ def compute_fields(layer, values, machine, room, n_stages, n_chains):
                 up = values[plan[STARTS, beside] : plan[STARTS, beside + 1]]
                 bits = words[plan[MARKS, beside] : plan[MARKS, beside + 1]]
                 which = 2 * layer - 2 if one == 0 else 2 * layer + 1
-                _add_product(fields[place : place + n], products, which, up, bits, tables, n_chains, of_few)
+                if of_few is None:
+                    add_packed(fields[place : place + n], product_at(products, which, fields), up, bits, tables)
+                else:  # the columns of the product back are the rows of this
+                    back = product_at(products, which ^ 1, fields)[0]
+                    add_to_few(fields[place : place + n], back, bits, n_chains, of_few[0])
                 n_added += 1
     return place
 

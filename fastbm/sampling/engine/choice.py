@@ -29,6 +29,7 @@ KERNELS: Mapping[str, type[Engine]] = {
 FEWEST_LADDERS = 16  # from which a level of ladders pays for a word of 32 chains
 BY_LAYERS = ("sequential", "coloured")  # orders in which a layer can be drawn at once
 MANY_CHAINS, MANY_REPLICAS = 32, 256  # from which looking up, at fixed temperatures, and multi-spin coding pay
+WORTH_COMPILING = 1 << 22  # units times chains times sweeps at one level, from which on ladders and populations look up
 MANY_COOLED = 64  # from which looking up pays where tables are made for every temperature
 # neighbours of a unit up to which sums of them take less time than fields that are kept, and more for every unit: of
 # chains that are swept one after the other, and more for every 16 lanes
