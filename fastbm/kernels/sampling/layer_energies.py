@@ -17,10 +17,9 @@ from ..arrays import copy_row, matrix_at
 from ..bit_vectors import store_word
 from ..bits import COLUMNS, add_packed, add_tabled_rows, product_at
 from ..jit import apart_borrowing, borrowing, inlined
-from ..rows import add_rows
 from ..turns import add_integers, add_turns
 from ..vectors import TILED, has_look_up
-from .layered import MARKS, PLACES, STARTS, sweep_layers
+from .layered import MARKS, PLACES, STARTS, add_rows, sweep_layers
 
 GRAIN = 16  # rows of sums at a time
 TURN, HALF_TURN = 2.0**32, 2.0**16

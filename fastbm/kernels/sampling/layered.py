@@ -2,7 +2,9 @@
 
 Units of a layer are independent given their neighbours.
 
-Arrays are (n_units of the layer, lanes), one lane per chain; fields are float32 or float64, as the engine chose.
+Arrays are (n_units of the layer, lanes), one lane per chain; fields are float32 or float64, as the engine chose. Of few
+chains, rows of weights of units that are up are added one chain after the other, with columns in the lanes of vectors,
+in the order of `fastbm.kernels.bits`: one chain takes no more time than its own rows do.
 """
 
 import numpy as np
@@ -10,12 +12,13 @@ import numpy as np
 from ..arrays import copy_row, empty
 from ..bits import ROWS, add_packed, add_product, pack_lanes, product_at
 from ..functions import exp_float32
-from ..jit import apart, apart_borrowing, inlined
+from ..jit import apart, apart_borrowing, inlined, inlined_borrowing
 from ..random import draw_bits, log_float32, log_of_bits, logit_of_bits, next_word
-from ..rows import add_to_few
 
 STARTS, PLACES, RANKS, MARKS = range(4)  # rows of a plan of layers
 FEWER = 4  # chains, up to which units are drawn one chain after the other
+GROUP = 4  # rows of weights that are summed before they are added
+LOWEST = np.array([0, 0, 1, 0, 2, 0, 1, 0, 3, 0, 1, 0, 2, 0, 1, 0], np.int8)  # the lowest bit of four
 ONCE, TWICE = np.int64(1), np.int64(2)  # stages of fields: Numba compiles a function for each number in a call
 
 
@@ -149,6 +152,61 @@ def sweep_layers(values, chains, machine, room, hold, n_sweeps):
         for layer in visited:
             compute_fields(layer, values, machine, room, ONCE, n_chains, of_few)
     return flips
+
+
+@inlined_borrowing
+def _four_of(words, i, lane):
+    """Return the bits of units i to i + 3 of a lane; i is a multiple of four."""
+    return (np.int64(words[i // ROWS, lane]) >> (i % ROWS)) & 15
+
+
+@apart_borrowing
+def add_rows(row, weights, words, lane):
+    """Add to `row` (m,) the rows of `weights` (n, m), which may be integers, of units that a lane has up.
+
+    Mutates `row`.
+    """
+    for first in range(0, weights.shape[0], GROUP):
+        left = _four_of(words, first, lane)
+        if not left:
+            continue
+        a = weights[first + LOWEST[left]]
+        left &= left - 1
+        if not left:
+            for j in range(row.shape[0]):
+                row[j] += a[j]
+            continue
+        b = weights[first + LOWEST[left]]
+        left &= left - 1
+        if not left:
+            for j in range(row.shape[0]):
+                row[j] += a[j] + b[j]
+            continue
+        c = weights[first + LOWEST[left]]
+        left &= left - 1
+        if not left:
+            for j in range(row.shape[0]):
+                row[j] += (a[j] + b[j]) + c[j]
+            continue
+        d = weights[first + LOWEST[left]]
+        for j in range(row.shape[0]):
+            row[j] += ((a[j] + b[j]) + c[j]) + d[j]
+
+
+@apart_borrowing
+def add_to_few(fields, weights, words, n_chains, row):
+    """Do what `fastbm.kernels.bits.add_packed` does for the first lanes alone.
+
+    Mutates `fields` (m, lanes), and `row`, room for at least m numbers of their type. `weights` (n, m) are the rows
+    whose columns those of that product are.  Cost: for each chain an addition a column and unit that is up.
+    """
+    own = row[: fields.shape[0]]
+    for lane in range(n_chains):
+        for j in range(own.shape[0]):
+            own[j] = fields[j, lane]
+        add_rows(own, weights, words, lane)
+        for j in range(own.shape[0]):
+            fields[j, lane] = own[j]
 
 
 @apart_borrowing
