@@ -197,14 +197,14 @@ class LayeredChains(TemperingChains):
         """Return whether rows are added chain by chain in block `k`; that changes no bit."""
         return self.lanes.used(k) <= (FEW if self._largest > NEAR else FEWEST)
 
-    def _uses(self, k: int, n: int) -> int:
-        """Return how many of `n` uses by block `k` are worth tables: of few chains, far ones take longer to read."""
-        return n if self._largest <= NEAR or self.lanes.used(k) > 2 * LANES else 0
+    def _uses(self, k: int, n: int, few: int) -> int:
+        """Return how many of `n` uses by block `k` are worth tables: for few chains, far ones take longer to read."""
+        return n if self._largest <= NEAR or self.lanes.used(k) > few else 0
 
     def _machine(self, n_sweeps: int, k: int, visited: np.ndarray) -> tuple[Any, ...]:
         """Return the machine of block `k` as kernels take it."""
         with self._making:
-            products = BitProduct.rows(self._products, self._uses(k, n_sweeps))
+            products = BitProduct.rows(self._products, self._uses(k, n_sweeps, 2 * LANES))
         return self._plan, visited, self._start[k], products
 
     def _pack_block(self, k: int, packed: np.ndarray) -> None:
@@ -256,7 +256,7 @@ class LayeredChains(TemperingChains):
         if told_from is None or told_from.error > self._most:
             return None
         with self._making:
-            about = self._rooms[k][0], self._uses(k, n_uses), self._adds_rows(k)
+            about = self._rooms[k][0], self._uses(k, n_uses, LANES), self._adds_rows(k)
             of_block = told_from.of_block(k, self.lanes, *about)
         return *of_block, (-math.ldexp(1.0, self._exponent), np.array(self._all_down[self.blocks[k]]))
 
