@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 ARE_PACKED = 3  # where rooms tell whether words are those of the states
 # chains of a block up to which rows are added one chain after the other; where all tables are near, fewer
 FEW, FEWEST, NEAR = 8, 2, 1 << 15
+MANY_UNITS = 512  # from which on each of them is work for a thread
 TABLES_FROM = 4  # products with the same weights, from which on tables of their sums are worth making
 MOST_EXPONENT = 1000  # of couplings, beyond which energies may be no numbers in their units
 TABLES_BYTES = 1 << 24  # most of them: larger ones leave the cache
@@ -105,7 +106,12 @@ class LayeredChains(TemperingChains):
     _in_groups = True
 
     def _block_size(self, n_chains: int, n_units: int, threads: int) -> int:
-        """Return the chains of a block: the more, the fewer units, as far as it stays in the cache."""
+        """Return the chains of a block: the more, the fewer units, as far as it stays in the cache.
+
+        Few of many units are dealt to threads as single chains are.
+        """
+        if n_chains <= FEW and n_units >= MANY_UNITS:
+            return -(-n_chains // min(threads, n_chains))
         n_blocks = max(-(-n_chains // lanes_of(max(BLOCK, ENTRIES // n_units))), min(threads, -(-n_chains // LANES)))
         return lanes_of(-(-n_chains // n_blocks))
 

@@ -160,11 +160,12 @@ def test_few_chains_of_layers_are_the_first_of_many(
     n_chains: int, near: int, rule: str, order: str, scale: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(layered, "NEAR", near)
+    monkeypatch.setattr(layered, "MANY_UNITS", near)
     generator, sizes = np.random.default_rng(6), (70, 33, 41)
     model = bm.BoltzmannMachine([scale * generator.normal(size=shape) for shape in pairwise(sizes)], units="binary")
     bias = scale * generator.normal(size=sum(sizes))
     settings = {"rule": rule, "order": order, "beta": 0.2 / scale, "seed": 1, "highest_beta": 1.0}
-    few, many = (make_chains(model, n, bias=bias, **settings) for n in (n_chains, 16))
+    few, many = (make_chains(model, n, bias=bias, threads=2, **settings) for n in (n_chains, 16))
     assert few.dtype == (np.float32 if scale == 1.0 else np.float64)
     for thin in (1, 3):
         alone, together = (chains.record(2, thin) for chains in (few, many))
