@@ -108,7 +108,7 @@ def _by_words(couplings: Couplings, lookup_from: int | None) -> list[tuple[str, 
     if couplings.n_entries > multispin.MOST_NEIGHBOURS * couplings.n_units:
         return []
     found = [("multispin", MANY_REPLICAS)] + ([("lookup", lookup_from)] if lookup_from else [])
-    return found[::-1] if lookup_from == MANY_CHAINS else found
+    return found[::-1] if lookup_from == MANY_CHAINS else found  # with tables that stay, looking up is the faster
 
 
 def why_not(
