@@ -79,9 +79,10 @@ def test_tempering_peapods(threads, work, effort):
     assert (np.abs(states) == 1).all()
 
 
-@pytest.mark.parametrize("n_chains", [1024, 4096])
-def test_population(n_chains, threads, work):
-    model, n_sweeps = machine(SMALL), 10
+@pytest.mark.parametrize("problem", [SMALL, Problem("gaussian", SMALL.size)])
+@pytest.mark.parametrize("n_chains", [256, 1024, 4096])
+def test_population(problem, n_chains, threads, work):
+    model, n_sweeps = machine(problem), 10
 
     def run():
         return bm.sample(
@@ -91,4 +92,4 @@ def test_population(n_chains, threads, work):
     def attempts(found):
         return model.n_units * n_chains * n_sweeps * len(found.read("population/beta"))
 
-    work(run, attempts, "attempts", workload=f"population annealing, {SMALL}, {n_chains} replicas", threads=threads)
+    work(run, attempts, "attempts", workload=f"population annealing, {problem}, {n_chains} replicas", threads=threads)
