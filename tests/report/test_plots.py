@@ -24,6 +24,7 @@ from tests.support.machines import calm
 @pytest.fixture(autouse=True)
 def _as_it_was(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     """Settings of Matplotlib stay, no figure is left, nothing is written, none shown."""
+    pyplot.close("all")  # those of other tests
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(pyplot, "show", lambda *_: pytest.fail("shown"))
     before = dict(matplotlib.rcParams)
