@@ -34,7 +34,7 @@ MANY_COOLED = 64  # from which looking up pays where tables are made for every t
 # neighbours of a unit up to which sums of them take less time than fields that are kept, and more for every unit: of
 # chains that are swept one after the other, and more for every 16 lanes
 NEIGHBOURS, OF_LANES = (9.0, 0.05), (4.0, 0.009)
-MOST_VECTORS, SLOW_UNITS = 4, 8192  # of lanes, beyond which they share no more; units whose fields take twice the time
+MOST_VECTORS, SLOW_UNITS = 4, 4096  # of lanes, beyond which they share no more; units whose fields take twice the time
 ALONE, SCATTERED = 0.5, 1.3  # times as many for every unit, where no units are swept side by side; of chains in lanes
 
 
