@@ -85,6 +85,15 @@ def test_error_bars_that_nobody_believes_are_hollow_and_not_counted() -> None:
     assert "not said to have converged" in [text.get_text() for text in figure.legends[0].get_texts()]
 
 
+@pytest.mark.parametrize("n_models", [1, 3])
+def test_a_legend_of_many_methods_stays_within_the_picture(n_models: int) -> None:
+    names = ["population-annealing", "importance-sampling", "sampled-states", "reverse-ais", "mean-field", "tempering"]
+    cells = [made(name, 2.5, model) for model in "abc"[:n_models] for name in names]
+    figure = drawn(*(made("exact", 2.0, model, log_z_error=0.0) for model in "abc"[:n_models]), *cells)
+    legend = figure.legends[0].get_window_extent()
+    assert figure.bbox.x0 <= legend.x0 and legend.x1 <= figure.bbox.x1
+
+
 def test_long_names_stay_within_the_picture() -> None:
     names = ["a machine of many units " * 20, "/home/user/" + "x" * 150]
     figure = drawn(*(made("ais", 2.0, name) for name in names))

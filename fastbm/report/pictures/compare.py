@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import textwrap
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,6 +37,7 @@ COLOURS = (
 Rows = list[dict[str, Any]]
 PANEL = 2.9  # inches, across; and down
 DOWN = 2.4
+LETTER, SAMPLE = 0.085, 0.7  # inches of a legend: a letter, and what stands before and after a label
 HOLLOW: dict[str, Any] = {"marker": "o", "ms": 3.0, "lw": 0, "color": GREY, "mfc": "none", "mew": 0.7}
 LEAST_LOSS = 1e-5  # nats a row; losses below, and what is better than the planted machine, are drawn here
 MEASURES = {"gamma": "error of couplings", "pair_off": "error of pair moments"}
@@ -96,8 +98,17 @@ def comparison_figure(comparison: Comparison) -> Figure:
         if any(row["z"] is not None and not row["converged"] for row in held):
             handles.append(Line2D([], [], label="not said to have converged", **HOLLOW))
     if handles:
-        figure.legend(handles=handles, loc="outside lower center", ncols=min(6, len(handles)))
+        figure.legend(handles=handles, loc="outside lower center", ncols=_fitting(handles, width))
     return figure
+
+
+def _fitting(handles: Sequence[Any], width: float) -> int:
+    """Return in how many columns a legend fits into so many inches, at most 6."""
+    sizes = [len(handle.get_label()) for handle in handles]
+    for n in range(min(6, len(sizes)), 1, -1):
+        if sum(LETTER * max(some) + SAMPLE for some in np.array_split(sizes, n)) <= width:
+            return n
+    return 1
 
 
 def _panels(comparison: Comparison) -> list[Panel]:
@@ -279,7 +290,7 @@ def rules_figure(found: RuleComparison) -> Figure:
                 axes.set_title(_wrapped(model, PANEL))
     _costs_of_rules(figure.add_subplot(grid[-1, :]), found, models, styles)
     handles = [Line2D([], [], lw=1.0, label=short(rule), **style) for rule, style in styles.items()]
-    figure.legend(handles=handles, loc="outside lower center", ncols=min(2 * n_across, 6))
+    figure.legend(handles=handles, loc="outside lower center", ncols=_fitting(handles, PANEL * n_across))
     return figure
 
 
