@@ -22,7 +22,7 @@ from .._base.options import Least, options
 from .._base.steps import tell
 from .._base.threads import fan_out, single_threaded_blas
 from ..machine.machine import BoltzmannMachine
-from ..sampling.engine.choice import MANY_COOLED, WORTH_COMPILING
+from ..sampling.engine.choice import MANY_COOLED, are_worth_tables
 from ..sampling.population import PARTS, TARGET_ESS, part_of_population
 from ..sampling.unseen import rarely, unseen
 from .estimator import Examined, Knob, refuse_beside_betas
@@ -107,7 +107,7 @@ class PopulationAnnealing(Examined):
             check_pairs(model.n_units)
         path = find_path(model, beta, self.start, self.n_chains * self.n_sweeps, seed, threads)
         if path is None:
-            worth = self.n_chains * self.n_sweeps * model.n_units >= WORTH_COMPILING
+            worth = are_worth_tables(model.n_units, self.n_chains, self.n_sweeps)
             populations = Subpopulations(
                 model, self.n_chains, self.n_populations, highest_beta=beta, seed=seed, threads=threads,
                 lookup_from=MANY_COOLED if worth else None,

@@ -18,7 +18,7 @@ from ..._base.steps import SOON, tell
 from ...diagnostics.ranks import largest_r_hats
 from ...machine.machine import BoltzmannMachine
 from ...sampling.chains import threads_between
-from ...sampling.engine.choice import WORTH_COMPILING, looks_up_ladders
+from ...sampling.engine.choice import are_worth_tables, looks_up_ladders
 from ...sampling.tempering import TemperedChains
 from ..chain_counts import count_states
 from ..estimator import SWEEPS, Drawing, Drawn, Knob, refuse_beside_betas, refuse_no_samples, sweeps
@@ -116,7 +116,7 @@ class Tempering(Drawing):
         of_chains: dict[str, Any] = {"seed": seed, "threads": threads, "swap_every": self.swap_every}
         chains: TemperedChains | BasedChains
         if path is None:
-            worth = self.n_chains * self.n_sweeps * model.n_units >= WORTH_COMPILING
+            worth = are_worth_tables(model.n_units, self.n_chains, self.n_sweeps)
             words = worth and looks_up_ladders(model.couplings, model.flat_bias, self.n_chains, 0)
             ladder = make_ladder(model, beta, self.betas, self.n_betas, in_words=words, seed=seed, threads=threads)
             gathered = moments and means_fit(self.n_chains, len(ladder), model.n_units)

@@ -137,6 +137,20 @@ def _add_wide(total, near, rest, sums, fields, values, unit):
 
 
 @apart_borrowing
+def _sum_rows(few, how, words, plan, integers):
+    """Sum the integers of a layer chain by chain. Mutates `few` (n_chains, at least as many as a unit has)."""
+    few[:] = 0
+    for side in range(3, 9, 3):
+        near_by, n_rows = how[side], how[1]
+        if near_by >= 0:
+            bits = words[plan[MARKS, near_by] : plan[MARKS, near_by + 1]]
+            n_units = plan[STARTS, near_by + 1] - plan[STARTS, near_by]
+            rows = matrix_at(few, integers.ctypes.data + integers.itemsize * how[side + 1], n_units, n_rows)
+            for c in range(few.shape[0]):
+                add_rows(few[c, :n_rows], rows, bits, c)
+
+
+@apart_borrowing
 def fill_energies_of_fields(energies, values, words, plan, told, start, near, few, room):
     """Write energies above that of all units down of the first lanes, negative, in units of the fields.
 
@@ -161,14 +175,7 @@ def fill_energies_of_fields(energies, values, words, plan, told, start, near, fe
                 for lane in range(total.shape[0]):
                     total[lane] += start[i, lane] * np.float64(values[i, lane])
         if few is not None:
-            for c in range(few.shape[0]):
-                few[c, :n_rows] = 0
-                for side in range(3, 9, 3):
-                    if how[side] >= 0:
-                        bits = words[plan[MARKS, how[side]] : plan[MARKS, how[side] + 1]]
-                        n_units = plan[STARTS, how[side] + 1] - plan[STARTS, how[side]]
-                        place = integers.ctypes.data + integers.itemsize * how[side + 1]
-                        add_rows(few[c, :n_rows], matrix_at(few, place, n_units, n_rows), bits, c)
+            _sum_rows(few, how, words, plan, integers)
         if start is not None and kind == SUMMED:
             for i in range(n):
                 for lane in range(total.shape[0]):
@@ -179,16 +186,18 @@ def fill_energies_of_fields(energies, values, words, plan, told, start, near, fe
             some = sums[: min(GRAIN, n_rows - j)]
             for k in range(some.shape[0]):
                 copy_row(some[k], begin[begins + j + k])
-                if few is not None:
+            if few is None:
+                for side in range(3, 9, 3):
+                    near_by = how[side]
+                    if near_by >= 0:
+                        up = values[plan[STARTS, near_by] : plan[STARTS, near_by + 1]]
+                        bits = words[plan[MARKS, near_by] : plan[MARKS, near_by + 1]]
+                        here, at = integers[how[side + 1] :], how[side + 2]
+                        _add_integers(some, up, bits, here, n_rows, tables, at, j)
+            else:
+                for k in range(some.shape[0]):
                     for c in range(few.shape[0]):
                         some[k, c] = np.int32(np.int64(some[k, c]) + np.int64(few[c, j + k]))
-            for side in range(3, 9 if few is None else 0, 3):
-                near_by = how[side]
-                if near_by >= 0:
-                    up = values[plan[STARTS, near_by] : plan[STARTS, near_by + 1]]
-                    bits = words[plan[MARKS, near_by] : plan[MARKS, near_by + 1]]
-                    here, at = integers[how[side + 1] :], how[side + 2]
-                    _add_integers(some, up, bits, here, n_rows, tables, at, j)
             if kind == FIXED:
                 copy_row(high, some[0])
                 copy_row(low, some[1])

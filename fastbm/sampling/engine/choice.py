@@ -29,7 +29,7 @@ KERNELS: Mapping[str, type[Engine]] = {
 FEWEST_LADDERS = 16  # from which a level of ladders pays for a word of 32 chains
 BY_LAYERS = ("sequential", "coloured")  # orders in which a layer can be drawn at once
 MANY_CHAINS, MANY_REPLICAS = 32, 256  # from which looking up, at fixed temperatures, and multi-spin coding pay
-WORTH_COMPILING = 1 << 22  # units times chains times sweeps at one level, from which on ladders and populations look up
+WORTH_COMPILING = 1 << 22  # updates at one temperature, from which on tables of several are worth their kernels
 MANY_COOLED = 64  # from which looking up pays where tables are made for every temperature
 # neighbours of a unit up to which sums of them take less time than fields that are kept, and more for every unit: of
 # chains that are swept one after the other, and more for every 16 lanes
@@ -95,6 +95,11 @@ def by_units(couplings: Couplings, n_chains: int, order: str) -> str:
         of_units *= ALONE if few else SCATTERED
     most += of_units * n_units * (1.0 + n_units / SLOW_UNITS)
     return "sparse" if n_units > DENSE_LIMIT or couplings.n_entries < most * n_units else "dense"
+
+
+def are_worth_tables(n_units: int, n_chains: int, n_sweeps: int) -> bool:
+    """Return whether ladders and populations sweep long enough for kernels that take longer to compile."""
+    return n_units * n_chains * n_sweeps >= WORTH_COMPILING
 
 
 def _word(kernel: str) -> int:

@@ -29,7 +29,6 @@ from .temperatures import Found, TemperingChains
 if TYPE_CHECKING:
     from .layer_energies import LayerEnergies
 
-ARE_PACKED = 3  # where rooms tell whether words are those of the states
 # chains of a block up to which rows are added one chain after the other; where all tables are near, fewer
 FEW, FEWEST, NEAR = 8, 2, 1 << 15
 MANY_UNITS = 512  # from which on each of them is work for a thread
@@ -183,8 +182,8 @@ class LayeredChains(TemperingChains):
     def _forget(self) -> None:
         self._values = [lanes.astype(getattr(self, "dtype", np.float32)) for lanes in self.up]
         self._told: float | None = None  # what energy the first chain has
-        for room in getattr(self, "_rooms", []):
-            room[ARE_PACKED][0] = False
+        for _, _, _, are_packed, *_ in getattr(self, "_rooms", []):
+            are_packed[0] = False
 
     def _prepare(self) -> None:
         """Make room for the fields of a layer, for words of all, and for products, of every block."""
@@ -204,7 +203,7 @@ class LayeredChains(TemperingChains):
         return self.lanes.used(k) <= (FEW if self._largest > NEAR else FEWEST)
 
     def _uses(self, k: int, n: int, few: int) -> int:
-        """Return how many of `n` uses by block `k` are worth tables: for few chains, far ones take longer to read."""
+        """Return how many of `n` uses by block `k` are worth tables: far ones take longer to read for `few` chains."""
         return n if self._largest <= NEAR or self.lanes.used(k) > few else 0
 
     def _machine(self, n_sweeps: int, k: int, visited: np.ndarray) -> tuple[Any, ...]:
