@@ -10,7 +10,7 @@ from .._base import checks, rng, threads as threads_module
 from ..machine.couplings import Couplings
 from ..machine.machine import BoltzmannMachine
 from ..machine.units import Units
-from .engine.choice import KERNELS, check_kernel, choose_kernel, make_streams, natural_kernel
+from .engine.choice import KERNELS, chains_of_state, check_kernel, choose_kernel, make_streams, natural_kernel
 from .engine.engine import Engine as Chains
 from .engine.lanes import WORTH_A_THREAD
 from .engine.orders import ORDERS
@@ -108,7 +108,10 @@ def start_chains(
         model.couplings,
         bias,
         model.convention,
-        start_bits(initial, model.n_units, len(beta), seed, first_chain, model.convention),
+        start_bits(
+            initial, model.n_units, len(beta), seed, first_chain, model.convention,
+            n_all=chains_of_state(kernel, len(beta)),
+        ),  # fmt: skip
         make_streams(kernel, seed, len(beta), first_chain),
         kernel=kernel,
         beta=beta,
@@ -202,16 +205,23 @@ def _have_few_magnitudes(couplings: Couplings) -> bool:
     return bool(found - {0.0})
 
 
-def start_bits(initial: Any, n_units: int, n_chains: int, seed: int, first_chain: int, units: Units) -> np.ndarray:
-    """Return the bits that the chains start from: random, all up, or given states."""
+def start_bits(
+    initial: Any, n_units: int, n_chains: int, seed: int, first_chain: int, units: Units, n_all: int | None = None
+) -> np.ndarray:
+    """Return the bits that the chains start from: random, all up, or given states, and those of the last ones beyond.
+
+    They are (n_all, n_units), `n_all` being `n_chains` unless given.
+    """
+    n_all = n_chains if n_all is None else n_all
     if isinstance(initial, str) and initial == "up":
-        return np.broadcast_to(np.uint8(1), (n_chains, n_units))
+        return np.broadcast_to(np.uint8(1), (n_all, n_units))
     if isinstance(initial, str) and initial == "random":
-        packed = rng.random_bytes(seed, rng.INITIAL, n_chains, -(-n_units // 8), first=first_chain)
+        packed = rng.random_bytes(seed, rng.INITIAL, n_all, -(-n_units // 8), first=first_chain)
         return np.unpackbits(packed, axis=1, count=n_units, bitorder="little")
     if isinstance(initial, str):
         raise ValueError(f'initial must be "random", "up" or an array of states; got {initial!r}.')
     states = checks.any_array("initial", initial)
     if states.shape not in ((n_units,), (n_chains, n_units)):
         raise ValueError(f"initial must have shape ({n_chains}, {n_units}) or ({n_units},); got {states.shape}.")
-    return np.broadcast_to(units.bits("initial", states), (n_chains, n_units))
+    bits = np.broadcast_to(units.bits("initial", states), (n_chains, n_units))
+    return bits if n_all == n_chains else np.concatenate([bits, bits[-1:].repeat(n_all - n_chains, axis=0)])

@@ -95,7 +95,7 @@ def test_what_is_no_run_is_refused() -> None:
 @pytest.mark.parametrize("field", [0.0, 0.3])
 def test_lengths_in_a_field_are_of_fluctuations_and_not_averaged_over_disorder(field: float) -> None:
     model, names = bm.models.ising((4, 4), field=field), ["magnetisation", "structure_factor"]
-    run = bm.sample(model, beta=0.3, n_chains=16, n_sweeps=100, observables=names, seed=1)
+    run = bm.sample(model, beta=0.3, n_chains=16, n_sweeps=200, observables=names, seed=1)
     found = columns_of(run)
     assert found["xi_over_length"] == pytest.approx(run.correlation_length().value[0] / 4)
     assert ("length" in found) == (field == 0.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..jit import kernel
+from ..words import SIDE
 from .lookup import sweep_lookup
 from .record_words import write_samples
 
@@ -25,5 +26,5 @@ def record_lookup(up, model, chains, visits, ways, edges, room, found):
         start, n_sweeps = first * thin, (end - first) * thin
         some = sites[start : start + n_sweeps] if sites.shape[0] > 1 else sites
         n_flips += sweep_lookup(up, graph, table, chains, (some, n_sweeps, thin, side), ways[0], ups)
-        write_samples(first, end, (side, after - begin, begin, after), edges, ways[1], room, found)
+        write_samples(first, end, (side, SIDE // side, begin, after), edges, ways[1], room, found)
     return n_flips

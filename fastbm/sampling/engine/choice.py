@@ -28,7 +28,7 @@ KERNELS: Mapping[str, type[Engine]] = {
 }
 FEWEST_LADDERS = 16  # from which a level of ladders pays for a word of 32 chains
 BY_LAYERS = ("sequential", "coloured")  # orders in which a layer can be drawn at once
-MANY_CHAINS, MANY_REPLICAS = 32, 256  # from which looking up, at fixed temperatures, and multi-spin coding pay
+MANY_CHAINS, MANY_REPLICAS = 9, 256  # from which looking up, at fixed temperatures, and multi-spin coding pay
 WORTH_COMPILING = 1 << 22  # updates at one temperature, from which on tables of several are worth their kernels
 MANY_COOLED = 64  # from which looking up pays where tables are made for every temperature
 # neighbours of a unit up to which sums of them take less time than fields that are kept, and more for every unit: of
@@ -78,7 +78,7 @@ def choose_kernel(
             raise ValueError(
                 f"first_chain = {first_chain}: {n_all} chains run together may take the {kernel} kernel, and these "
                 f"{len(beta)} alone would not, with other samples. Name the kernel in all parts of the run: "
-                f'kernel="sparse", or kernel="{kernel}" with multiples of {_word(kernel)} chains.'
+                f'kernel="sparse", or kernel="{kernel}" with parts that begin at multiples of {_word(kernel)}.'
             )
     return by_units(couplings, n_all, order)
 
@@ -123,9 +123,10 @@ def why_not(
     try:
         if kernel == "multispin":
             multispin.unit_coupling(couplings, bias, units)
+            multispin.check_whole(len(beta))
         else:
             lookup.check_graph(couplings, bias)
-        words.check_words(len(beta), beta, first_chain, _word(kernel))
+        words.check_words(beta, first_chain, _word(kernel))
     except words.Unfit as unfit:
         return str(unfit)
     return ""
@@ -204,11 +205,20 @@ def why_no_ladders(couplings: Couplings, bias: np.ndarray, first_ladder: int) ->
     return "" if first_ladder % size == 0 else f"ladders come in words of {size}; first_chain is {first_ladder}"
 
 
+def chains_of_state(kernel: str, n_chains: int) -> int:
+    """Return how many chains have a state where so many are asked for: those of whole words."""
+    return words.whole_words(n_chains, _word(kernel)) if kernel in _SHARED else n_chains
+
+
 def make_streams(kernel: str, seed: int, n_chains: int, first_chain: int) -> np.ndarray:
-    """Return random streams: one for each chain, for every two chains, or for each half word of 32."""
+    """Return random streams: one for each chain, for every two chains, or for each half word of 32.
+
+    Those of chains that fill up the last word are among them.
+    """
     if kernel in _SHARED:
         share, purpose = _SHARED[kernel]
-        return rng.streams(seed, n_chains // share, first=first_chain // share, purpose=purpose)
+        n_all = chains_of_state(kernel, n_chains)
+        return rng.streams(seed, n_all // share, first=first_chain // share, purpose=purpose)
     return rng.streams(seed, n_chains, first=first_chain)
 
 

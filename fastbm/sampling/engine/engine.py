@@ -67,7 +67,8 @@ class Engine(SharedWork):
         together: int = 1,
         summed: bool = False,
     ) -> None:
-        n_chains, n_units = up.shape
+        n_units = up.shape[1]
+        n_chains = len(up) if np.ndim(beta) == 0 else len(beta)  # rows beyond them fill up a word
         self.summed = summed  # whether energies are sums of their terms though fields could tell them
         self.units, self.rule, self.order, self.seed, self.threads = units, rule, order, seed, threads
         self.n_chains, self.n_units, self.n_swept = n_chains, n_units, 0
@@ -362,11 +363,15 @@ class Engine(SharedWork):
     def state(self) -> dict[str, np.ndarray]:
         """Return all arrays that continue the chains bit for bit."""
         return {
-            "chains": self._pack(whole=True),
+            "chains": self._pack_state(),
             "streams": self._stream_rows(),
             "n_swept": np.array(self.n_swept),
             "n_flips": np.array(self.n_flips),
         }
+
+    def _pack_state(self) -> np.ndarray:
+        """Return the bits of all chains that have a state."""
+        return self._pack(whole=True)
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
         """Restore what `state` returned."""

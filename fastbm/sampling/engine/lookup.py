@@ -17,7 +17,7 @@ from ...kernels.words import energies_words, exchange_bits, room_for_rows, write
 from ...machine.couplings import Couplings
 from ...machine.up_form import up_form
 from .lanes import PIECE_SECONDS, SHORTEST_BLOCK, WORTH_A_THREAD
-from .words import Kept, Unfit, WordChains, check_words, exchanged, in_bytes
+from .words import Kept, Unfit, WordChains, bits_of_lanes, check_words, exchanged, in_bytes
 
 if TYPE_CHECKING:
     from .edges import EdgeNumbers
@@ -70,8 +70,7 @@ class LookupChains(WordChains):
 
     def count_flips_of(self, chains: np.ndarray) -> None:
         """Count flips of some chains only, (n_chains,) bool."""
-        masks = [np.packbits(chains[block], bitorder="little").view("<u4") for block in self.blocks]
-        self._counted = [np.concatenate([mask, np.zeros(WORDS - len(mask), np.uint32)]) for mask in masks]
+        self._counted = [bits_of_lanes(chains[block], WORDS) for block in self.blocks]
 
     def exchange(self, masks: np.ndarray) -> None:
         """Exchange states of chains that are n apart.
@@ -126,7 +125,7 @@ class LookupChains(WordChains):
         self._energy = (np.ascontiguousarray(edges), unlike[0], np.ascontiguousarray(ends), unlike[1], binary)
 
     def _rescale(self) -> None:
-        check_words(self.n_chains, self.beta, 0, self.word_chains)
+        check_words(self.beta, 0, self.word_chains)
         if (self.beta == self.beta[0]).all():
             self._betas = [self.beta[:1]] * len(self.blocks)
         else:
@@ -285,7 +284,7 @@ class LookupChains(WordChains):
 
         assert self._numbers is not None
         block, numbers, room = self.blocks[k], self._numbers, self._room_of_records()
-        side = 32 * WORDS // self.lanes.used(k) if len(self.blocks) == 1 else 1
+        side = 32 * WORDS // self._in_words(k) if len(self.blocks) == 1 else 1
         visits, ways = (sites, thin, side, block.start, block.stop), ((self._many, self._own), numbers.many_digits)
         model, chains, found = self._model_of(k), self._chains_of(k), (packed.reshape(-1, packed.shape[2]), energies)
         self._flips[k] += record_lookup(self.up[k], model, chains, visits, ways, numbers.of_samples, room, found)

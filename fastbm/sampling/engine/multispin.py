@@ -63,6 +63,18 @@ def unit_coupling(couplings: Couplings, bias: np.ndarray, units: Units) -> tuple
     return magnitude, multiples
 
 
+def check_whole(n_chains: int) -> None:
+    """Check that chains fill their words.
+
+    Raises
+    ------
+    Unfit
+    """
+    size = MultispinChains.word_chains
+    if n_chains % size:
+        raise Unfit(f"chains come in words of {size}; n_chains is {n_chains}")
+
+
 def _tables_of(numbers: np.ndarray) -> tuple[np.ndarray, ...]:
     """Return what `sweep_multispin` takes of a block's thresholds, (2, LEVELS, WORDS), or 1 that all words have."""
     thresholds = arrays.zeros((2, LEVELS * WORDS), np.uint64)
@@ -121,7 +133,7 @@ class MultispinChains(CoolingChains, WordChains):
         return -2.0 * self._magnitude * float((self._edge_signs > 0).sum())
 
     def _rescale(self) -> None:
-        check_words(self.n_chains, self.beta, 0, self.word_chains)
+        check_words(self.beta, 0, self.word_chains)
         self._tables: list[tuple[np.ndarray, ...]] = []  # made where they are needed: steps of populations do not
         self._numbers: np.ndarray | None = None
 

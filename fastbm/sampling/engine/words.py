@@ -17,18 +17,22 @@ class Unfit(ValueError):
     """Raised for a machine or for chains that a kernel cannot take; the text says why."""
 
 
-def check_words(n_chains: int, beta: np.ndarray, first_chain: int, size: int) -> None:
-    """Check that chains fill whole words of `size` chains, each of one temperature.
+def check_words(beta: np.ndarray, first_chain: int, size: int) -> None:
+    """Check that chains begin with a word of `size` chains, and that each word has one temperature.
 
     Raises
     ------
     Unfit
     """
-    if n_chains % size or first_chain % size:
-        raise Unfit(f"chains come in words of {size}; n_chains is {n_chains}, first_chain {first_chain}")
-    words = beta.reshape(-1, size)
-    if (words != words[:, :1]).any():
+    if first_chain % size:
+        raise Unfit(f"chains come in words of {size}; first_chain is {first_chain}")
+    if (beta != beta[::size].repeat(size)[: len(beta)]).any():
         raise Unfit(f"every {size} consecutive chains must have one beta")
+
+
+def whole_words(n_chains: int, size: int) -> int:
+    """Return the chains of all words that so many chains have a part of."""
+    return -(-n_chains // size) * size
 
 
 class Kept(NamedTuple):
@@ -49,7 +53,11 @@ class Kept(NamedTuple):
 
 
 class WordChains(Engine):
-    """Chains of which a block is `n_words` words of 32; chain c of a block is bit c % 32 of word c // 32."""
+    """Chains of which a block is `n_words` words of 32; chain c of a block is bit c % 32 of word c // 32.
+
+    Chains beyond those asked for fill up the last word, and are chains like the others, as those of a word may share
+    what is drawn: the path of a chain does not depend on how many there are.
+    """
 
     word_chains: ClassVar[int]  # by which chains are run together or apart, and given temperatures
     n_words: ClassVar[int]
@@ -69,13 +77,18 @@ class WordChains(Engine):
         self.lane_streams = [arrays.zeros((4 * size,), np.uint32) for _ in self.blocks]
 
     def _load(self, up: np.ndarray, streams: np.ndarray) -> None:
-        for block, stream in zip(self.blocks, self.lane_streams, strict=True):
+        for k, stream in enumerate(self.lane_streams):
             whole = np.ones((len(stream) // 4, 4), np.uint32)  # the state 0 would stay 0
-            rows = streams[block.start // self.stream_chains : block.stop // self.stream_chains]
+            rows = streams[k * len(whole) : (k + 1) * len(whole)]
             whole[: len(rows)] = rows
             groups = whole.reshape(self._stream_groups, -1, 4)
             stream[:] = groups.transpose(0, 2, 1).ravel()
         self._set_bits(up, whole=True)
+
+    def _set_bits(self, up: np.ndarray, *, whole: bool = False) -> None:
+        size = self._lanes()
+        self._for_blocks(lambda k: self._load_block(k, up[k * size : (k + 1) * size]), 1, whole=whole)
+        self._forget()
 
     def _load_block(self, k: int, up: np.ndarray) -> None:
         rows = np.zeros((32 * self.n_words, -(-self.n_units // WHOLE) * WHOLE // 8), np.uint8)
@@ -87,8 +100,22 @@ class WordChains(Engine):
         found = []
         for k, stream in enumerate(self.lane_streams):
             rows = stream.reshape(self._stream_groups, 4, -1).transpose(0, 2, 1).reshape(-1, 4)
-            found.append(rows[: self.lanes.used(k) // self.stream_chains])
+            found.append(rows[: self._in_words(k) // self.stream_chains])
         return np.concatenate(found)
+
+    def _in_words(self, k: int) -> int:
+        """Return the number of chains of block `k`, those included that fill up its last word."""
+        return whole_words(self.lanes.used(k), self.word_chains)
+
+    def _pack_state(self) -> np.ndarray:
+        packed = np.empty((whole_words(self.n_chains, self.word_chains), -(-self.n_units // 8)), np.uint8)
+
+        def pack(k: int) -> None:
+            first = self.blocks[k].start
+            self._pack_block(k, packed[first : first + self._in_words(k)])
+
+        self._for_blocks(pack, 1, whole=True)
+        return packed
 
     def _pack_block(self, k: int, packed: np.ndarray) -> None:
         self._write_rows(k, packed)
@@ -100,20 +127,21 @@ class WordChains(Engine):
         """Return the bits of block `k`, 64 chains a word: they are stored so, and are no copy where all are used."""
         halves, used = self.up[k][: self.n_units], self.lanes.used(k)
         if used < 32 * self.n_words:
-            halves = halves.copy()
-            halves[:, used // 32 :] = 0
+            halves = halves & bits_of_lanes(np.ones(used, np.bool_), self.n_words)
         return np.ascontiguousarray(halves.view("<u8")[:, : -(-used // 64)])
 
     def gather(self, index: np.ndarray) -> None:
         """Give chain c the state of chain index[c]; streams and temperatures stay."""
-        rows = self._whole_rows()
-        self._for_blocks(lambda k: self._write_rows(k, rows[self.blocks[k]]), 1)
-        self._for_blocks(lambda k: self._read_rows(k, rows[index[self.blocks[k]]]), 1)
+        rows, size = self._whole_rows(), self._lanes()
+        index = np.concatenate([index, np.arange(self.n_chains, len(rows))])
+        self._for_blocks(lambda k: self._write_rows(k, rows[k * size : (k + 1) * size]), 1)
+        self._for_blocks(lambda k: self._read_rows(k, rows[index[k * size : (k + 1) * size]]), 1)
         self._forget()
 
     def _whole_rows(self) -> np.ndarray:
         """Return room for the bits of all chains, a row of whole squares of words each."""
-        return np.zeros((self.n_chains, -(-self.n_units // WHOLE) * WHOLE // 32), np.uint32)
+        n_rows = whole_words(self.n_chains, self.word_chains)
+        return np.zeros((n_rows, -(-self.n_units // WHOLE) * WHOLE // 32), np.uint32)
 
     def _read_rows(self, k: int, rows: np.ndarray) -> None:
         """Set the bits of block `k` from a row for each of its chains."""
@@ -130,6 +158,13 @@ class WordChains(Engine):
         """About how many seconds a sweep of all chains takes."""
         n_blocks = len(self.blocks)
         return float(self.attempt_seconds * self.n_units * self._lanes() * n_blocks / min(self.threads, n_blocks))
+
+
+def bits_of_lanes(chains: np.ndarray, n_words: int) -> np.ndarray:
+    """Return words that have a one for some chains, which are (n,) bool; lanes beyond them have none."""
+    lanes = np.zeros(32 * n_words, np.bool_)
+    lanes[: len(chains)] = chains
+    return np.packbits(lanes, bitorder="little").view("<u4")
 
 
 def exchanged(sums: np.ndarray, marks: np.ndarray) -> np.ndarray:

@@ -40,7 +40,7 @@ CASES = {
     "initial": (GLASS, {"n_chains": 150, "initial": np.tile([[1], [-1]], (75, 20)), "clamp": ([0, 3], [1, -1])}),
     "log": (GLASS, {"n_chains": 150, "thin": "log", "kernel": "dense"}),
     "layered": (bm.models.restricted(20, 13, seed=1), {"n_chains": 203, "first_chain": 64}),
-    "lookup": (samples.FERRO, {"n_chains": 288, "kernel": "lookup", "beta": 0.3, "observables": ["magnetisation"]}),
+    "lookup": (samples.FERRO, {"n_chains": 277, "kernel": "lookup", "beta": 0.3, "observables": ["magnetisation"]}),
     "multispin": (samples.FERRO, {"n_chains": 1088, "kernel": "multispin", "beta": 0.3}),
     "lookup-ladders": (GLASS, {**LADDERS, "kernel": "lookup", "n_chains": 70, "cluster": True}),
     "all-levels": (GLASS, {**LADDERS, "record": "all", "observables": {"q": "overlap", "m": lambda s: s.mean(axis=1)}}),

@@ -95,21 +95,22 @@ def test_many_replicas_of_one_coupling_go_into_words() -> None:
 def test_chains_that_keep_their_temperatures_look_up() -> None:
     glass = bm.models.edwards_anderson((6, 6), distribution="gaussian", field=0.1, seed=1)
     for model in (glass, glass.to_units("binary"), bm.BoltzmannMachine(glass.weights.toarray(), glass.bias), LATTICE):
-        for n_chains in (32, 64, 128, 512):
-            assert chosen(model, n_chains, lookup_from=32) == "lookup"
-        assert chosen(model, 31, lookup_from=32) == chosen(model, 100, lookup_from=32) == chosen(model, 64) == "sparse"
-        assert chosen(model, 128, beta=np.repeat([0.1, 0.2], 64), lookup_from=32) == "lookup"
-        assert chosen(model, 128, beta=np.repeat([0.1, 0.2, 0.3, 0.4] * 2, 16), lookup_from=32) == "sparse"
-        with pytest.raises(ValueError, match=r'first_chain = 16: 32 chains .*kernel="lookup" with multiples of 32'):
-            chosen(model, 16, first_chain=16, lookup_from=32)
-    assert chosen(glass, 32, first_chain=32, lookup_from=32) == chosen(star(6), 64, lookup_from=32) == "lookup"
-    assert chosen(star(7), 64, lookup_from=32) == "sparse"
-    assert chosen(star(7), 256, lookup_from=32) == "multispin"
+        for n_chains in (9, 64, 100, 512):
+            assert chosen(model, n_chains, lookup_from=9) == "lookup"
+        assert chosen(model, 8, lookup_from=9) == chosen(model, 64) == "sparse"
+        assert chosen(model, 128, beta=np.repeat([0.1, 0.2], 64), lookup_from=9) == "lookup"
+        assert chosen(model, 128, beta=np.repeat([0.1, 0.2, 0.3, 0.4] * 2, 16), lookup_from=9) == "sparse"
+        with pytest.raises(ValueError, match=r'first_chain = 16: 32 chains .*kernel="lookup" with parts that begin at'):
+            chosen(model, 16, first_chain=16, lookup_from=9)
+    assert chosen(glass, 36, first_chain=32, lookup_from=9) == chosen(star(6), 64, lookup_from=9) == "lookup"
+    assert chosen(star(7), 64, lookup_from=9) == "sparse"
+    assert chosen(star(7), 256, lookup_from=9) == "multispin"
     assert chosen(LATTICE, 1024, lookup_from=1024) == "multispin"
-    assert chosen(glass, 1024, lookup_from=1024) == "lookup"
+    assert chosen(glass, 1024, lookup_from=1024) == chosen(LATTICE, 1000, lookup_from=64) == "lookup"
     assert chosen(glass, 992, lookup_from=1024) == "sparse"
-    for sampler, kernel in (("gibbs", "lookup"), ("metropolis", "lookup"), ("annealing", "sparse")):
-        run = machines.calm(bm.sample, glass, sampler, n_chains=64, n_sweeps=64, beta=0.5)
+    taken = (("gibbs", 9, "lookup"), ("metropolis", 64, "lookup"), ("gibbs", 8, "sparse"), ("annealing", 64, "sparse"))
+    for sampler, n_chains, kernel in taken:
+        run = machines.calm(bm.sample, glass, sampler, n_chains=n_chains, n_sweeps=64, beta=0.5)
         assert run.config["sample"]["kernel"] == kernel
 
 
@@ -163,13 +164,13 @@ def test_the_kernel_chosen_stands_in_the_detail() -> None:
             f'kernel="dense" takes at most {DENSE_LIMIT} units; got {DENSE_LIMIT + 1}. Use kernel="sparse"',
         ),
         (SPIN_GLASS, {"kernel": "multispin"}, "couplings of one magnitude.*: couplings have several magnitudes, from "),
-        (LATTICE, {"kernel": "multispin", "n_chains": 100}, "words of 64; n_chains is 100, first_chain 0"),
-        (LATTICE, {"kernel": "multispin", "first_chain": 8}, "words of 64; n_chains is 64, first_chain 8"),
+        (LATTICE, {"kernel": "multispin", "n_chains": 100}, "words of 64; n_chains is 100"),
+        (LATTICE, {"kernel": "multispin", "first_chain": 8}, "words of 64; first_chain is 8"),
         (LATTICE, {"kernel": "multispin", "beta": [0.1, 0.2]}, "every 64 consecutive chains must have one beta"),
         (star(8), {"kernel": "multispin"}, "a unit has 8 neighbours, more than 7.*sparse"),
         (star(4, 2.0), {"kernel": "multispin", "n_chains": 63}, "n_chains is 63"),
         (star(7), {"kernel": "lookup"}, "graphs of at most 6 neighbours.*: a unit has 7 neighbours, more than 6"),
-        (LATTICE, {"kernel": "lookup", "n_chains": 48}, "words of 32 chains: .*n_chains is 48"),
+        (LATTICE, {"kernel": "lookup", "first_chain": 48}, "words of 32 chains: .*first_chain is 48"),
         (LATTICE, {"kernel": "lookup", "bias": np.zeros((64, LATTICE.n_units))}, "chains have biases of their own"),
         (bm.models.ising((6,), field=0.5), {"kernel": "multispin"}, r"the machine has biases \(of spins\)"),
         (machines.flat(3), {"kernel": "multispin"}, "the machine has no couplings"),

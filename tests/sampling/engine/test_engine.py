@@ -28,7 +28,7 @@ DEEP = bm.BoltzmannMachine([GENERATOR.normal(size=(13, 9)), GENERATOR.normal(siz
 GLASS = bm.models.edwards_anderson((5, 4, 2), seed=1)
 GRAPH = bm.BoltzmannMachine(GLASS.weights * 0.7, GENERATOR.normal(size=40))
 MODELS = {"dense": GRAPH, "sparse": GRAPH, "layered": DEEP, "lookup": GRAPH, "multispin": GLASS}
-N_CHAINS = {"dense": 200, "sparse": 200, "layered": 200, "lookup": 1088, "multispin": 1152}
+N_CHAINS = {"dense": 200, "sparse": 200, "layered": 200, "lookup": 1070, "multispin": 1152}
 WORDS = ("lookup", "multispin")
 
 
@@ -304,12 +304,33 @@ def test_a_run_goes_on_from_its_state(kernel: str, rule: str, order: str) -> Non
 def test_chains_run_together_are_chains_run_apart(kernel: str, rule: str, order: str) -> None:
     together = chains_of(kernel, rule, order)
     together.sweep(6)
-    parts = [(0, 64), (64, 64), (128, 192), (896, 192)] if kernel in WORDS else [(0, 1), (7, 3), (64, 130)]
+    last = N_CHAINS[kernel] - 896
+    parts = [(0, 64), (64, 64), (128, 192), (896, last)] if kernel in WORDS else [(0, 1), (7, 3), (64, 130)]
     for first, n_chains in parts:
         apart = chains_of(kernel, rule, order, first_chain=first, n_chains=n_chains)
         apart.sweep(6)
         assert np.array_equal(apart.bits(), together.bits()[first : first + n_chains])
         assert np.array_equal(apart.energies(), together.energies()[first : first + n_chains])
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("initial", ["random", "up", "given"])
+def test_chains_share_what_ties_draw_with_those_that_fill_up_their_word(rule: str, initial: Any) -> None:
+    model = MODELS["lookup"]
+    starts = np.tile([[1], [-1]], (20, model.n_units)) if initial == "given" else initial
+    rest = np.concatenate([starts, np.repeat(starts[-1:], 24, axis=0)]) if initial == "given" else initial
+    settings = {"rule": rule, "kernel": "lookup", "beta": 0.6, "seed": 3}
+    whole, some, again = (
+        make_chains(model, n, initial=start, **settings) for n, start in ((64, rest), (40, starts), (40, starts))
+    )
+    whole.sweep(2000)
+    some.sweep(1000)
+    again.restore(some.state())
+    for chains in (some, again):
+        chains.sweep(1000)
+        assert np.array_equal(chains.bits(), whole.bits()[:40])
+        assert np.array_equal(chains.energies(), whole.energies()[:40])
+    assert_same_state(some, again)
 
 
 @pytest.mark.parametrize("kernel", ["dense", "sparse", *WORDS])
@@ -333,7 +354,8 @@ def test_gathered_chains_keep_their_streams(kernel: str) -> None:
     before, index = chains.state(), np.random.default_rng(6).integers(0, chains.n_chains, chains.n_chains)
     chains.gather(index)
     after = chains.state()
-    assert np.array_equal(after["chains"], before["chains"][index])
+    assert np.array_equal(after["chains"][: len(index)], before["chains"][index])
+    assert np.array_equal(after["chains"][len(index) :], before["chains"][len(index) :])
     assert np.array_equal(after["streams"], before["streams"])
     other = chains_of(kernel)
     other.restore(after)
