@@ -109,9 +109,14 @@ def start_chains(
         bias,
         model.convention,
         start_bits(
-            initial, model.n_units, len(beta), seed, first_chain, model.convention,
+            initial,
+            model.n_units,
+            len(beta),
+            seed,
+            first_chain,
+            model.convention,
             n_all=chains_of_state(kernel, len(beta)),
-        ),  # fmt: skip
+        ),
         make_streams(kernel, seed, len(beta), first_chain),
         kernel=kernel,
         beta=beta,
