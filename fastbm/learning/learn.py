@@ -18,7 +18,7 @@ from .learners.starts import BROKEN
 from .make import make
 from .moments import Parameters, with_prefix, without_prefix
 from .monitor.chains import ChainMonitor
-from .monitor.divergence import Watch
+from .monitor.divergence import Watch, independent_likelihood, is_worse
 from .monitor.early_stopping import HELD_OUT, Stopping
 from .monitor.looks import looks_of
 from .monitor.metrics import Monitors
@@ -28,6 +28,7 @@ from .training_set import Sample
 
 FLOAT = "<f8"
 LARGEST = 1e8  # beta times a parameter: log-odds that float32 no longer tells from their neighbours
+SURE = 3.0  # errors of a likelihood within which it may be higher
 AIS_BETAS = 3_000  # of log Z of a learned machine
 
 
@@ -176,8 +177,12 @@ class Learner:
         self._seconds = 0.0
         return rows
 
-    def verdict(self) -> dict[str, np.ndarray]:
-        """Return the verdict on what was learned; parameters that are not the last ones are not tested."""
+    def verdict(self, likelihood: float = math.nan, error: float = 0.0) -> dict[str, np.ndarray]:
+        """Return the verdict on what was learned; parameters that are not the last ones are not tested.
+
+        `likelihood` is the mean log-likelihood of the rows under the machine that was learned, nan where it is not
+        known: rules that do not look at the machine's own states may end far below independent units.
+        """
         astray = self._watch if self.astray else None
         if astray is None and self._best is None:
             self.driver.judge(self.n_epochs)
@@ -185,7 +190,12 @@ class Learner:
         hidden = bool(self.start.n_hidden) and self.settings.method in BROKEN
         idle = self._watch if hidden and self._watch is not None and self._watch.idle else None
         endless = bool(self.driver.converged) and self._sample.has_no_optimum(self.settings)
-        return verdicts.rows(self.driver, self.stopping, astray, r_hat, idle, endless)
+        likelihoods = None if astray is None else (*astray.worst, astray.independent)
+        if self.settings.free == "none":
+            independent = independent_likelihood(self._sample)
+            if is_worse(likelihood + SURE * error, independent, self.start.n_visible):
+                likelihoods = likelihood, likelihood, independent
+        return verdicts.rows(self.driver, self.stopping, likelihoods, r_hat, idle, endless)
 
     def _divergence(self, why: str) -> Diverged:
         """Return the error to raise where learning diverged; what was learned in the epochs before stays."""

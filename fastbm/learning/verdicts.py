@@ -38,7 +38,7 @@ class Verdict(NamedTuple):
 
     @property
     def diverged(self) -> bool:
-        """Whether learning diverged, so that its last machine is not kept."""
+        """Whether learning diverged: the best machine is kept, which may be worse than independent units."""
         return not np.isnan(self.likelihoods[0])
 
     @property
@@ -48,12 +48,18 @@ class Verdict(NamedTuple):
 
 
 def rows(
-    driver: Driver, stopping: Stopping, astray: Watch | None, r_hat: float, idle: Watch | None, endless: bool = False
+    driver: Driver,
+    stopping: Stopping,
+    astray: tuple[float, float, float] | None,
+    r_hat: float,
+    idle: Watch | None,
+    endless: bool = False,
 ) -> dict[str, np.ndarray]:
     """Return the rows of the verdict's streams.
 
-    `astray` is given where learning diverged, `idle` where hidden units do nothing, `r_hat` is that of the free chains,
-    `endless` says that the data have no finite optimum.
+    `astray` are the last likelihood, the best, and that of independent units, where learning diverged; `idle` is given
+    where hidden units do nothing, `r_hat` is that of the free chains, `endless` says that the data have no finite
+    optimum.
     """
     converged, found = driver.converged, driver.verdict
     doubtful = converged and (r_hat > R_HAT_OF_CHAINS or endless)
@@ -62,7 +68,7 @@ def rows(
     no = THOUGH if found is not None and found.passed else 0
     likelihoods = [np.nan, np.nan, np.nan if idle is None else idle.independent]
     if astray is not None:
-        likelihoods = [*astray.worst, astray.independent]
+        likelihoods = [*astray]
     values = (
         UNKNOWN if converged is None else 1 if converged else no,
         np.nan if found is None else found.largest_z,

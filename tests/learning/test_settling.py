@@ -176,6 +176,24 @@ def test_learning_that_diverges_is_told_and_the_best_kept(options: dict[str, Any
     assert "free chains" not in run.summary() and "diverged" in run.summary()
 
 
+@pytest.mark.parametrize(
+    ("method", "moments"), [("pseudolikelihood", False), ("rise", False), ("naive-mean-field", True)]
+)
+def test_a_machine_that_prefers_other_states_than_the_rows_is_told(method: str, moments: bool) -> None:
+    """Rates that all units share: given the others each is as likely as can be, and yet the machine is always up."""
+    generator = np.random.default_rng(0)
+    rates = 0.03 * np.exp(generator.normal(size=3000))
+    rows = (generator.random((3000, 24)) < np.minimum(rates, 0.45)[:, None]).astype(np.uint8)
+    data = bm.Moments.of(rows) if moments else rows
+    with pytest.warns(ConvergenceWarning, match=rf"{method} comes to prefers states unlike the rows.*monte-carlo"):
+        run = bm.fit(data, method)
+    p = rows.mean(axis=0)
+    alone = float(np.sum(p * np.log(p) + (1 - p) * np.log(1 - p)))
+    assert log_likelihood(run) < alone - 2.0 and run.converged is False
+    assert f"units on their own have {alone:.4g}" in run.doubt and "worse than independent units" in run.summary()
+    assert bm.fit(rows, "pseudolikelihood", l2=0.1).converged
+
+
 def test_a_target_below_the_noise_of_the_chains_is_told() -> None:
     rows = glass(0.5, 7)[:500]
     options: dict[str, Any] = {"method": "monte-carlo", "learning_rate": 0.2, "n_chains": 32, "weights_every": 0}

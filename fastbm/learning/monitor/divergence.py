@@ -1,10 +1,11 @@
-"""Divergence of learning in steps: a machine that is worse than independent units, or than it was itself.
+"""Divergence of learning: a machine that is worse than independent units, or than it was itself.
 
 A rate that is too high leaves parameters finite, as moments are bounded, but large and wrong. So the likelihood, or
 pseudo-likelihood, that monitors look at is held against that of the independent machine with the data's means, which is
 where learning starts or nearly so; likelihoods that are exact also against the best there was, of which contrastive
 divergence may give back all that was gained: Fischer and Igel, in ICANN (2010), p. 208,
-doi:10.1007/978-3-642-15825-4_26.
+doi:10.1007/978-3-642-15825-4_26. Rules that never look at the machine's own states, and formulas, may end at machines
+that prefer states unlike any row, though each unit is as likely as can be given the others.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
+from scipy.special import entr
 
 from ...machine.machine import BoltzmannMachine
 from ..minibatches import distinct
 from ..moments import Parameters, with_prefix, without_prefix
-from ..training_set import Sample, smoothed_means
+from ..training_set import Sample, means_of_known, smoothed_means
 from .metrics import Monitors
 
 FEWEST_STEPS = 10  # before which nothing is said: one that is long may be wanted
@@ -39,7 +41,7 @@ class Watch:
             self.independent = monitors(independent(start, sample, beta))[self._name]
             self.update(monitors(start), Parameters.of(start))
         self._n_steps = 0
-        self._margin = MARGIN * np.log(2.0) * start.n_visible
+        self._margin = _margin(start.n_visible)
 
     def count(self, n_steps: int) -> None:
         """Add a number of steps that learning has taken."""
@@ -108,7 +110,32 @@ def independent(like: BoltzmannMachine, sample: Sample, beta: float) -> Boltzman
     if sample.up is not None:
         p = smoothed_means(sample.up, sample.weights)
     else:
-        p = ((sample.mean - units.lo) / units.span * n_rows + 0.5) / (n_rows + 1.0)
+        p = (_means(sample) * n_rows + 0.5) / (n_rows + 1.0)
     bias = np.zeros(like.n_units)
     bias[: like.n_visible] = np.log(p / (1.0 - p)) / (beta * units.span)
     return Parameters(tuple(np.zeros_like(array) for array in like.couplings.arrays), bias).machine(like)
+
+
+def independent_likelihood(sample: Sample) -> float:
+    """Return the mean log-likelihood of the rows under independent units with their means, nats."""
+    p = _means(sample)
+    return -float(entr([p, 1.0 - p]).sum())
+
+
+def is_worse(likelihood: float, independent: float, n_visible: int) -> bool:
+    """Return whether a mean log-likelihood is below that of independent units by more than can be excused."""
+    return bool(likelihood < independent - _margin(n_visible))
+
+
+def _margin(n_visible: int) -> float:
+    """Return the nats below independent units that can be excused."""
+    return float(MARGIN * np.log(2.0) * n_visible)
+
+
+def _means(sample: Sample) -> np.ndarray:
+    """Return the part of the rows in which each visible unit is up."""
+    if sample.up is not None:
+        return means_of_known(sample.up, sample.weights)
+    units = sample.like.convention
+    found: np.ndarray = (sample.mean - units.lo) / units.span
+    return found

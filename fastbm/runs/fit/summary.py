@@ -61,8 +61,10 @@ def _verdict(run: Learned) -> dict[str, Any]:
     verdict, found = verdict_of(run), _mixing(run)
     if verdict is not None and verdict.diverged:
         last, best, independent = verdict.likelihoods
-        text = f"to {last:.6g} nats a row (best {best:.6g}, which is kept; independent {independent:.6g})"
-        label = "diverged" if last < best else "worse than independent units"
+        text, label = f"{last:.6g} nats a row (independent {independent:.6g})", "worse than independent units"
+        if last < best:
+            label = "diverged"
+            text = f"to {last:.6g} nats a row (best {best:.6g}, which is kept; independent {independent:.6g})"
         return {label: text} | {name: said for name, said in found.items() if not said.startswith("mix")}
     if verdict is not None and verdict.idle:
         found["hidden units"] = "do nothing: rows are no likelier than units on their own have them"

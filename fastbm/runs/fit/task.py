@@ -6,6 +6,7 @@ that. So the state before it stays with the run, and the numbers of rows that th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from typing import Any
@@ -229,7 +230,7 @@ class FitTask:
         if self._evaluation.resample(self.model):
             return {}
         rows = self._evaluation(self.model)
-        found = self.learner.verdict()
+        found = self.learner.verdict(*_likelihood_of(rows))
         self._evaluated = True
         return rows | (found if self._judged else {})
 
@@ -252,3 +253,10 @@ class FitTask:
         self._ending.restore(state)
         self._evaluation.restore(without_prefix(RESAMPLED, state))
         self.learner.restore(state)
+
+
+def _likelihood_of(rows: Mapping[str, np.ndarray]) -> tuple[float, float]:
+    """Return the mean log-likelihood of the rows in rows of an evaluation, nan where it is not known, and its error."""
+    names = ("evaluation/log_likelihood", "evaluation/log_z_error")
+    likelihood, error = (float(rows[name][0]) if name in rows else math.nan for name in names)
+    return likelihood, 0.0 if math.isnan(error) else error

@@ -179,7 +179,10 @@ def fit(
     their own would have it: that may be all there is to learn, or a saddle, which another `seed` may leave. Learning in
     steps that ends with rows much less likely than units on their own would have it, however it began, or that lost
     half of an exact likelihood's gain, diverged: `fit` warns, keeps the parameters of the best look (see
-    `monitor_every`), and `converged` is False.
+    `monitor_every`), and `converged` is False. Rules that do not look at the machine's own states, the convex ones and
+    formulas, may come to a machine that prefers other states than the data's, most of all of many units that are
+    seldom up: where the likelihood that is looked at at the end (see `evaluate`) is so much lower, `fit` warns of it,
+    and `converged` is False.
 
     Hidden units whose couplings are 0 are a saddle or worse. "exact", "monte-carlo" and "mean-field" start from
     couplings that make fields of the order of 1; "l-bfgs" climbs from `n_starts` of them for 25 iterations, from the

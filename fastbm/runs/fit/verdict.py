@@ -137,6 +137,14 @@ def _is_off(run: Learned, found: Verdict) -> bool:
 
 def _of_divergence(settings: dict[str, Any], found: Verdict) -> str:
     last, best, independent = found.likelihoods
+    if settings["free"] == "none":
+        formula = settings["optimizer"] == "none"
+        more = "Raise flip_noise or ridge" if formula else f"Raise l2 (it was {settings['l2']:g})"
+        return (
+            f"the machine that {settings['method']} comes to prefers states unlike the rows, which have {last:.4g} "
+            f"nats under it, and {independent:.4g} where units are on their own. {more}, or learn by "
+            '"monte-carlo", which looks at the machine\'s own states.'
+        )
     if last >= best:
         return (
             f"learning is worse than nothing learned: rows came to {last:.4g} nats, where units on their own have "
