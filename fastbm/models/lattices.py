@@ -16,9 +16,15 @@ DISTRIBUTIONS = ("bimodal", "gaussian")
 
 
 def ising(
-    shape: Sequence[int], *, coupling: float = 1.0, field: float = 0.0, periodic: bool = True
+    shape: Sequence[int],
+    *,
+    coupling: float = 1.0,
+    field: float = 0.0,
+    periodic: bool = True,
+    random_field: float = 0.0,
+    seed: int | None = 0,
 ) -> BoltzmannMachine:
-    """Return the nearest-neighbour Ising model on a hypercubic lattice.
+    """Return the nearest-neighbour Ising model on a hypercubic lattice, in a uniform or a random field.
 
     Parameters
     ----------
@@ -30,6 +36,10 @@ def ising(
         The bias of every unit.
     periodic : bool
         Whether opposite sides are joined. A periodic side of length 2 has both bonds, so 2 J.
+    random_field : float
+        Standard deviation of normal fields that are added to the biases, one for each unit.
+    seed : int or None
+        Draws the fields.
 
     Returns
     -------
@@ -39,13 +49,14 @@ def ising(
     Raises
     ------
     ValueError
-        For an empty shape, one of more than 2^31 - 1 units, or a periodic side of length 1, which would couple units to
-        themselves.
+        For an empty shape, one of more than 2^31 - 1 units, a periodic side of length 1, which would couple units to
+        themselves, or a negative `random_field`.
 
     References
     ----------
     Ising, Z. Phys. 31, 253 (1925), doi:10.1007/BF02980577; Onsager, Phys. Rev. 65, 117 (1944),
-    doi:10.1103/PhysRev.65.117.
+    doi:10.1103/PhysRev.65.117. Random fields: Imry and Ma, Phys. Rev. Lett. 35, 1399 (1975),
+    doi:10.1103/PhysRevLett.35.1399.
 
     Examples
     --------
@@ -56,8 +67,11 @@ def ising(
     sides = _check_sides(shape, periodic)
     coupling, field = checks.real("coupling", coupling), checks.real("field", field)
     i, j = _bonds(sides, periodic)
-    made = _lattice(sides, i, j, np.full(len(i), coupling), field)
-    return named(made, "ising", shape=sides, coupling=coupling, field=field, periodic=bool(periodic))
+    fields, of_fields = _fields(sides, field, random_field, generator(seed))
+    about = {"shape": sides, "coupling": coupling, "field": field, "periodic": bool(periodic)} | of_fields
+    if of_fields:
+        about["seed"] = seed
+    return named(_lattice(sides, i, j, np.full(len(i), coupling), fields), "ising", **about)
 
 
 def edwards_anderson(
@@ -67,6 +81,7 @@ def edwards_anderson(
     seed: int | None = 0,
     field: float = 0.0,
     periodic: bool = True,
+    random_field: float = 0.0,
 ) -> BoltzmannMachine:
     """Return the Edwards-Anderson spin glass: random couplings between nearest neighbours on a hypercubic lattice.
 
@@ -77,12 +92,14 @@ def edwards_anderson(
     distribution : {"bimodal", "gaussian"}
         Couplings are -1 or +1, equally likely, or drawn from N(0, 1).
     seed : int or None
-        Draws the couplings.
+        Draws the couplings, and after them random fields.
     field : float
         The bias of every unit.
     periodic : bool
         Whether opposite sides are joined. A periodic side of length 2 has both bonds, drawn one by one and added; where
         they cancel there is no coupling.
+    random_field : float
+        Standard deviation of normal fields that are added to the biases, one for each unit.
 
     Returns
     -------
@@ -110,9 +127,9 @@ def edwards_anderson(
     i, j = _bonds(sides, periodic)
     draws = generator(seed)
     values = draws.normal(size=len(i)) if distribution == "gaussian" else 2.0 * draws.integers(0, 2, len(i)) - 1.0
-    made = _lattice(sides, i, j, values, field)
+    fields, of_fields = _fields(sides, field, random_field, draws)
     about = {"shape": sides, "distribution": distribution, "seed": seed, "field": field, "periodic": bool(periodic)}
-    return named(made, "edwards_anderson", **about)
+    return named(_lattice(sides, i, j, values, fields), "edwards_anderson", **about | of_fields)
 
 
 def _check_sides(shape: Sequence[int], periodic: bool) -> list[int]:
@@ -139,6 +156,15 @@ def _bonds(sides: list[int], periodic: bool) -> tuple[np.ndarray, np.ndarray]:
     return np.concatenate(starts), np.concatenate(ends)
 
 
-def _lattice(sides: list[int], i: np.ndarray, j: np.ndarray, values: np.ndarray, field: float) -> BoltzmannMachine:
-    n = math.prod(sides)
-    return BoltzmannMachine(Sparse.of_pairs(n, i, j, values), np.full(n, field), units="spin")
+def _fields(
+    sides: list[int], field: float, random_field: float, draws: np.random.Generator
+) -> tuple[np.ndarray, dict[str, float]]:
+    """Return the bias of every unit, and what of it is to be noted besides a uniform field."""
+    fields, spread = np.full(math.prod(sides), field), checks.real("random_field", random_field, least=0.0)
+    if not spread:
+        return fields, {}
+    return fields + spread * draws.normal(size=len(fields)), {"random_field": spread}
+
+
+def _lattice(sides: list[int], i: np.ndarray, j: np.ndarray, values: np.ndarray, bias: np.ndarray) -> BoltzmannMachine:
+    return BoltzmannMachine(Sparse.of_pairs(math.prod(sides), i, j, values), bias, units="spin")

@@ -10,7 +10,7 @@ import networkx
 import numpy as np
 import pytest
 
-from fastbm import models
+from fastbm import models, sample
 from tests.support.combinations import pairwise
 from tests.twins import reference
 
@@ -86,6 +86,21 @@ def test_edwards_anderson_tells_its_origin():
     about = dict(made.origin)
     assert about.pop("name") == "edwards_anderson"
     assert np.array_equal(models.edwards_anderson(**about).couplings.arrays[0], made.couplings.arrays[0])
+
+
+@pytest.mark.parametrize("make", [models.ising, models.edwards_anderson], ids=lambda make: make.__name__)
+def test_random_fields_are_added_to_the_biases_of_the_same_couplings(make):
+    plain, made = make((40, 40), field=0.5), make((40, 40), field=0.5, random_field=2.0, seed=0)
+    assert np.array_equal(made.couplings.arrays[0], plain.couplings.arrays[0])
+    fields = (made.bias - 0.5) / 2.0  # moments within 4 standard errors
+    assert abs(fields.mean()) < 4 / 40
+    assert abs((fields**2).mean() - 1) < 4 * math.sqrt(2 / 1600)
+    about = dict(made.origin)
+    assert about.pop("name") == make.__name__
+    assert np.array_equal(make(**about).bias, made.bias)
+    assert not np.array_equal(make(**about | {"seed": 1}).bias, made.bias)
+    run = sample(made, beta=0.3, n_chains=8, n_sweeps=64, observables=["structure_factor"])  # it is a lattice still
+    assert len(run.observables["structure_factor"])
 
 
 def test_a_periodic_side_of_two_has_both_bonds():
@@ -218,6 +233,8 @@ BAD = {
     "coupling nan": (lambda: models.ising((3, 3), coupling=math.nan), ValueError, ["coupling must be finite"]),
     "coupling text": (lambda: models.curie_weiss(3, coupling="strong"), TypeError, ["coupling must be a number"]),
     "field text": (lambda: models.ising(3, field="up"), TypeError, ["field must be a number"]),
+    "random field": (lambda: models.ising((3, 3), random_field=-1.0), ValueError, [
+        "random_field must be at least 0; got -1"]),
     "no spins": (lambda: models.sherrington_kirkpatrick(0), ValueError, ["n must be at least 1", "0"]),
     "fractional n": (lambda: models.curie_weiss(2.5), TypeError, ["n must be a whole number", "2.5"]),
     "seed": (lambda: models.random_machine(3, seed=-1), ValueError, ["seed must be at least 0", "-1"]),
