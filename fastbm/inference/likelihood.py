@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from .._base import checks, rng, threads as threads_module
+from .._base.arrays import unlike_rows
 from .._base.threads import fan_out
 from ..data import datasets
 from ..data.moments import smoothed_rates
@@ -236,17 +237,17 @@ def log_sums(
             return -np.atleast_1d(model.free_energy(some, beta=beta))
 
         return RowSums(_of_parts(one, rows, PAIR_SECONDS * model.n_units, threads), 0.0, "exact")
-    unique, inverse, counts = np.unique(rows, axis=0, return_inverse=True, return_counts=True)
-    clamp = (np.arange(model.n_visible), unique)
+    first, inverse = unlike_rows(rows)
+    clamp = (np.arange(model.n_visible), rows[first])
     if method == "exact" and model.n_hidden <= MOST_LISTED:
-        return RowSums(Listed(Clamped.of(model, *clamp), beta, threads).log_z()[inverse.ravel()], 0.0, "exact")
+        return RowSums(Listed(Clamped.of(model, *clamp), beta, threads).log_z()[inverse], 0.0, "exact")
     found = run_method(model, method, beta=beta, clamp=clamp, moments=False, seed=seed, threads=threads)
     if found.log_z is None:
         raise ValueError(f"clamped must be a method that gives log Z; {method!r} does not. Use 'exact' or 'ais'.")
     error = None
     if found.log_z_error is not None:
-        error = float(np.linalg.norm(counts * found.log_z_error)) / len(rows)
-    return RowSums(found.log_z[inverse.ravel()], error, found.bound, found)
+        error = float(np.linalg.norm(np.bincount(inverse) * found.log_z_error)) / len(rows)
+    return RowSums(found.log_z[inverse], error, found.bound, found)
 
 
 def _of_parts(one: Callable[[int], np.ndarray], rows: np.ndarray, seconds: float, threads: int) -> np.ndarray:

@@ -21,6 +21,7 @@ import numpy as np
 from scipy.special import expit
 
 from ..._base import rng
+from ..._base.arrays import unlike_rows
 from ..._base.threads import fan_out, single_threaded_blas
 from ...data.rows import Rows
 from ...diagnostics.verdicts import all_of
@@ -85,8 +86,8 @@ class Gapped:
 
     def __init__(self, model: BoltzmannMachine, values: np.ndarray, weights: np.ndarray | None = None) -> None:
         codes = np.where(np.isnan(values), MISSING, values).astype(np.int8)
-        self._codes, inverse = np.unique(codes, axis=0, return_inverse=True)
-        self.of_row = inverse.ravel()
+        first, self.of_row = unlike_rows(codes)
+        self._codes = codes[first]
         shares = np.bincount(self.of_row, weights, minlength=len(self._codes)).astype(np.float64)
         self.shares: np.ndarray = shares / shares.sum()
         self._missing = self._codes == MISSING

@@ -14,6 +14,7 @@ import numpy as np
 from scipy.special import expit
 
 from ..._base import checks, rng
+from ..._base.arrays import unlike_rows
 from ..._base.threads import fan_out, single_threaded_blas
 from ...kernels.inference.listed import average_listed
 from ...machine.clamping import Clamped
@@ -171,15 +172,15 @@ def _means(units: Units, beta: float, field: np.ndarray) -> np.ndarray:
 
 def _summed(clamped: Clamped, how: How) -> np.ndarray:
     """Return the sums by one exact sum for each distinct pattern."""
-    unique, inverse = np.unique(clamped.values, axis=0, return_inverse=True)
-    found = np.empty((len(unique), clamped.free.size))
+    first, inverse = unlike_rows(clamped.values)
+    unique, found = clamped.values[first], np.empty((len(first), clamped.free.size))
     for some in row_blocks(len(unique), clamped.model.n_units**2):  # second moments come with the means
         result = run_method(
             clamped.model, "exact", beta=how.beta, clamp=(clamped.indices, unique[some]), moments=True, seed=how.seed,
             threads=how.threads, energy_variance=False, pairs=np.empty((0, 2), np.int64),
         )  # fmt: skip
         found[some] = result.mean[:, clamped.free]
-    return found[inverse.ravel()]
+    return found[inverse]
 
 
 def _mean_field(clamped: Clamped, how: How) -> np.ndarray:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..._base import checks, rng, threads as threads_module
+from ..._base.arrays import unlike_rows
 from ..._base.shown import brief
 from ...data import datasets as data_module
 from ...inference.likelihood import log_likelihood
@@ -98,11 +99,11 @@ def pattern_frequencies(
     up = model.check_states(given, argument="rows", n_units=model.n_visible)
     beta, n_rows = checks.real("beta", beta, least=0.0), len(up)
     sets = _drawn(model, beta, n_rows, threads)
-    whole, which = np.unique(np.concatenate([up, *sets]), axis=0, return_inverse=True)
+    drawn = np.concatenate([up, *sets])
+    first, which = unlike_rows(drawn)
+    whole = drawn[first]
     each = log_likelihood(model, model.convention.values(whole), beta=beta, threads=threads, **options).each
-    counts, *of_sets = (
-        np.bincount(part, minlength=len(whole)) for part in which.ravel().reshape(1 + len(sets), n_rows)
-    )
+    counts, *of_sets = (np.bincount(part, minlength=len(whole)) for part in which.reshape(1 + len(sets), n_rows))
     noise = np.mean([_divergence(own[own > 0] / n_rows, np.exp(each[own > 0])) for own in of_sets]) if sets else np.nan
     order = np.argsort(-counts, kind="stable")[: np.count_nonzero(counts)]
     patterns, counts, machine = whole[order], counts[order], np.exp(each[order])

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..._base.arrays import unlike_rows
 from ..._base.threads import single_threaded_blas
 from ...data.rows import Rows
 from ...inference.conditional.completions import Alike, Filled, Gapped, log_sum, log_weights, sum_alike
@@ -45,9 +46,9 @@ class ClampedExact(Phase):
             return from_values(model.couplings, rows, log_z, self.row_weights)
         if model.hidden_are_independent:
             return self._independent(model, rows)
-        unique, inverse = np.unique(rows, axis=0, return_inverse=True)
-        counts = np.bincount(inverse.ravel(), weights=self.row_weights, minlength=len(unique))
-        alike = Alike(np.arange(len(unique)), np.arange(model.n_visible), unique)
+        first, which = unlike_rows(rows)
+        counts = np.bincount(which, weights=self.row_weights)
+        alike = Alike(np.arange(len(first)), np.arange(model.n_visible), rows[first])
         return _summed(model, alike, counts / counts.sum(), self.settings)
 
     def _independent(self, model: BoltzmannMachine, rows: np.ndarray) -> PhaseMoments:

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from ..._base import checks
+from ..._base.arrays import unlike_rows
 from ..._base.checks import Diverged
 from ...inference.conditional.completions import Alike, Gapped
 from ...inference.conditional.given import How, means_given
@@ -93,10 +94,10 @@ class ClampedMeanField(Phase):
             return from_values(model.couplings, rows)
         spin = model.to_units("spin")
         spin_rows = rows if model.units == "spin" else 2 * rows - 1
-        unique, counts = np.unique(spin_rows, axis=0, return_counts=True)
+        first, which = unlike_rows(spin_rows)
+        unique, weights = spin_rows[first], np.bincount(which) / len(spin_rows)
         clamped = Clamped.of(spin, np.arange(model.n_visible), unique)
         beta = self.settings.beta
-        weights = counts / counts.sum()
         hidden, response = _hidden(clamped, beta, weights)
         means = np.concatenate([unique, hidden], axis=1)
         second = (means * weights[:, None]).T @ means

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..._base.arrays import unlike_rows
 from ..._base.checks import Diverged
 from ..._base.threads import fan_out, single_threaded_blas
 from ...inference.fixed_point.iterate import Iterated
@@ -74,8 +75,8 @@ class ClampedTap(Phase):
         """Return moments averaged over `rows`, hidden units by TAP, with the mean log of the rows' clamped sums."""
         spin, beta = model.to_units("spin"), self.settings.beta
         values = rows.astype(np.float64) if model.units == "spin" else 2.0 * rows - 1.0
-        unique, counts = np.unique(values, axis=0, return_counts=True)
-        weights = counts / counts.sum()
+        first, which = unlike_rows(values)
+        unique, weights = values[first], np.bincount(which) / len(values)
         if model.n_hidden == 0:
             log_z = -beta * float(weights @ spin.energy(unique))
             return in_units(model, *spin_moments(spin.couplings, beta, unique, weights), log_z)
