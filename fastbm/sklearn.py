@@ -2,8 +2,9 @@
 
 They follow scikit-learn's rules: `clone`, `Pipeline`, `GridSearchCV`, `set_output` and pickle work. Values of X are
 probabilities of ones, as for ``BernoulliRBM``: rows that are not all 0 and 1 are drawn anew for every epoch, and what
-lies outside of 0 to 1 counts as the nearer end (`fastbm.fit` refuses it). Rows may be sparse; they are packed into bits
-a block at a time. Needs ``pip install "fastbm[sklearn]"``.
+lies outside of 0 to 1 counts as the nearer end, with a warning (`fastbm.fit` refuses it; scikit-learn's checks want
+estimators that take any numbers). Rows may be sparse; they are packed into bits a block at a time. Needs
+``pip install "fastbm[sklearn]"``.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ except ImportError:
     raise ImportError('fastbm.sklearn needs scikit-learn: pip install "fastbm[sklearn]"') from None
 
 from ._base import checks
+from .data.probabilities import BLOCK_ROWS, bits, dense_block, drawn_bits, probabilities
 from .data.sources import Packed
 from .inference.likelihood import pseudo_likelihood
 from .learning.classifier.classifier import BoltzmannClassifier
@@ -35,7 +37,6 @@ from .runs.sample.verb import sample
 
 __all__ = ["Classifier", "PairwiseMachine", "RestrictedMachine"]
 
-BLOCK_ROWS = 4096  # that are made dense at once
 MOST_BYTES = 1 << 28  # of drawn rows that are kept at a time
 MANY_SEEDS = 1 << 31
 QUIET = Monitor(evaluate="none", weights_every=0, monitor_every=1 << 20)
@@ -54,13 +55,7 @@ class _Machine(BaseEstimator):
     def _rows(self, X: Any, *, reset: bool = False) -> Any:
         """Return checked rows with values from 0 to 1, dense or CSR."""
         kinds = [np.float64, np.float32]
-        rows = validate_data(self, X, accept_sparse="csr", reset=reset, dtype=kinds)
-        if not scipy.sparse.issparse(rows):
-            return np.clip(rows, 0.0, 1.0)
-        clipped = rows.copy()
-        clipped.sum_duplicates()
-        clipped.data = np.clip(clipped.data, 0.0, 1.0)
-        return clipped
+        return probabilities(validate_data(self, X, accept_sparse="csr", reset=reset, dtype=kinds))
 
     def score_samples(self, X: Any) -> np.ndarray:
         """Return the log pseudo-likelihood of rows, the sum over units of log P(unit | all others).
@@ -79,7 +74,7 @@ class _Machine(BaseEstimator):
         check_is_fitted(self)
         rows = self._rows(X)
         found = [
-            pseudo_likelihood(self.machine_, _bits(_block(rows, first)), threads=_threads(self.n_jobs)).each
+            pseudo_likelihood(self.machine_, bits(dense_block(rows, first)), threads=_threads(self.n_jobs)).each
             for first in range(0, rows.shape[0], BLOCK_ROWS)
         ]
         return np.concatenate(found)
@@ -118,7 +113,7 @@ class _Machine(BaseEstimator):
         machine, left = init, n_epochs
         while left:
             n_draws = min(at_once, left)
-            drawn = [_packed(rows, generator) for _ in range(n_draws)]
+            drawn = [drawn_bits(rows, generator) for _ in range(n_draws)]
             epochs = left if same else 1
             if machine is not None:
                 options.pop("n_hidden", None)  # which it says
@@ -230,7 +225,7 @@ class RestrictedMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _Mach
     def inverse_transform(self, X: Any) -> np.ndarray:
         """Return P(unit up | hidden units), (n_rows, n_features), for hidden values from 0 to 1."""
         check_is_fitted(self)
-        hidden = np.clip(check_array(X, dtype=[np.float64, np.float32]), 0.0, 1.0)
+        hidden = probabilities(check_array(X, dtype=[np.float64, np.float32]))
         if hidden.shape[1] != self._n_features_out:
             raise ValueError(f"X must have {self._n_features_out} columns, one a component; got {hidden.shape[1]}.")
         found = hidden @ self.components_.astype(hidden.dtype) + self.intercept_visible_.astype(hidden.dtype)
@@ -272,7 +267,7 @@ class PairwiseMachine(_Machine):
         """Learn from rows of probabilities of ones; `y` is ignored. Rows that are not all 0 and 1 are drawn once."""
         rows = self._rows(X, reset=True)
         seed = _seed(self.random_state)
-        packed = Packed(_packed(rows, np.random.default_rng(seed)), rows.shape[1])
+        packed = Packed(drawn_bits(rows, np.random.default_rng(seed)), rows.shape[1])
         run = fit(packed, self.method, seed=seed, monitor=QUIET, threads=_threads(self.n_jobs), **self._options())
         self.machine_ = self._named(run.model)
         self.coupling_, self.bias_ = np.array(run.model.weights), np.array(run.model.bias)
@@ -293,7 +288,7 @@ class PairwiseMachine(_Machine):
 class Classifier(ClassifierMixin, BaseEstimator):
     """One Boltzmann machine a class; a row belongs to the class whose machine finds it most probable.
 
-    It wraps `fastbm.BoltzmannClassifier`. Values above 1/2 count as ones.
+    It wraps `fastbm.BoltzmannClassifier`. Of probabilities of ones those above 1/2 count as ones.
 
     Parameters
     ----------
@@ -348,14 +343,14 @@ class Classifier(ClassifierMixin, BaseEstimator):
             self.method, flip_noise=self.flip_noise, n_hidden=self.n_hidden, priors=self.priors,
             calibrate=self.calibrate, seed=_seed(self.random_state), threads=_threads(self.n_jobs),
         )  # fmt: skip
-        self.classifier_ = made.fit(_bits(rows), labels)
+        self.classifier_ = made.fit(bits(probabilities(rows)), labels)
         return self
 
     def predict_log_proba(self, X: Any) -> np.ndarray:
         """Return log P(class | row), (n_rows, n_classes)."""
         check_is_fitted(self)
         rows = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
-        return self.classifier_.predict_log_proba(_bits(rows))
+        return self.classifier_.predict_log_proba(bits(probabilities(rows)))
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return P(class | row), (n_rows, n_classes)."""
@@ -379,22 +374,3 @@ def _seed(random_state: Any) -> int:
 def _threads(n_jobs: Any) -> int | None:
     """Return `n_jobs` as threads: None is all of them, and -1, -2, ... count as everywhere in scikit-learn."""
     return None if n_jobs is None else int(effective_n_jobs(n_jobs))
-
-
-def _block(rows: Any, first: int) -> np.ndarray:
-    part = rows[first : first + BLOCK_ROWS]
-    return np.asarray(part.toarray() if scipy.sparse.issparse(part) else part)
-
-
-def _bits(rows: np.ndarray) -> np.ndarray:
-    """Return the likelier bits of probabilities."""
-    return (rows > 0.5).astype(np.int8)
-
-
-def _packed(rows: Any, generator: np.random.Generator) -> np.ndarray:
-    """Draw rows of bits from probabilities, packed."""
-    found = []
-    for first in range(0, rows.shape[0], BLOCK_ROWS):
-        part = _block(rows, first)
-        found.append(np.packbits(generator.random(part.shape) < part, axis=1, bitorder="little"))
-    return np.concatenate(found)

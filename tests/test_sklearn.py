@@ -83,18 +83,31 @@ def test_sparse_rows_are_the_dense_ones(rows: np.ndarray) -> None:
     np.testing.assert_allclose(dense.transform(rows[:30]), sparse.transform(few), rtol=1e-12)
     assert np.array_equal(dense.score_samples(rows[:30]), sparse.score_samples(few))
     twice = scipy.sparse.csr_matrix((np.ones(2), [0, 0], [0, 2]), shape=(1, rows.shape[1]))  # 2 where it counts as 1
-    np.testing.assert_allclose(dense.transform(twice), dense.transform(twice.toarray()), rtol=1e-12)
+    with pytest.warns(UserWarning, match="values are from 0 to 2"):
+        np.testing.assert_allclose(dense.transform(twice), dense.transform(twice.toarray()), rtol=1e-12)
 
 
 def test_grey_rows_are_drawn_anew_and_others_saturate() -> None:
-    """A machine of one pixel of grey 0.3 learns how bright it is, and values beyond 0 and 1 count as these."""
+    """A machine of one pixel of grey 0.3 learns how bright it is; values beyond 0 and 1 count as these and are told."""
     rows = np.full((400, 1), 0.3)
     machine = small(n_components=1, n_iter=60, learning_rate=0.2).fit(rows)
     up = bm.infer(machine.machine_, "exact").mean[0]
     assert abs(up - 0.3) < 0.05
     far = np.where(BITS > 0, 7.5, -2.0)
-    assert np.array_equal(small().fit(far).components_, small().fit(BITS).components_)
-    assert np.array_equal(small().fit(BITS).transform(far), small().fit(BITS).transform(BITS))
+    machine, classes = small().fit(BITS), Classifier().fit(BITS, LABELS)
+    calls: list[Callable[[Any], Any]] = [
+        lambda rows: small().fit(rows).components_,
+        lambda rows: small().partial_fit(rows).components_,
+        machine.transform,
+        machine.score,
+        lambda rows: machine.inverse_transform(rows[:, :12]),
+        lambda rows: Classifier(random_state=0).fit(rows, LABELS).predict(BITS),
+        classes.predict,
+    ]
+    for call in calls:
+        with pytest.warns(UserWarning, match="from 0 to 1; values are from -2 to 7.5.*MinMaxScaler") as told:
+            found = call(far)
+        assert len(told) == 1 and np.array_equal(found, call(BITS * (1.0 + 1e-7)))
 
 
 def test_the_same_state_gives_the_same_machine_and_partial_fit_goes_on() -> None:

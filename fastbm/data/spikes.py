@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ from .datasets import opened_hdf5, reading
 
 EDGE = 1e-6  # bins: a time so close below an edge is taken to lie on it, as 0.58 / 0.02 is 28.999999999999996
 MOST_ENTRIES = 1 << 32  # of the rows
+MOST_ROUNDING = 0.25  # of a bin, beyond which times do not say in which one they are
 NO_NUMBERS = "cmMSUV"  # kinds of NumPy's: complex, dates, texts
 UNITS = "units"  # the table of units in files of Neurodata Without Borders
 
@@ -58,7 +60,8 @@ def from_spike_times(
     ----------
     times : sequence of arrays, mapping of name to array, or str
         The times of each unit, in any order, seconds for instance; or "FILE.nwb", a file of Neurodata Without Borders
-        (HDF5) with a table of units, "FILE.nwb:processing/x/units" where it lies elsewhere.
+        (HDF5) with a table of units, "FILE.nwb:processing/x/units" where it lies elsewhere. A time that lies below the
+        edge of a bin by no more than its dtype rounds is taken to lie on it.
     bin_width : float
         In the unit of the times.
     start, stop : float, optional
@@ -66,7 +69,7 @@ def from_spike_times(
         that would be cut is left out, and so are spikes outside.
     trials : sequence of pairs (start, stop), optional
         Bins are aligned to the beginning of each trial, in place of `start` and `stop`; spikes between trials are left
-        out.
+        out. Trials may touch, in any order, but not overlap.
 
     Returns
     -------
@@ -75,8 +78,9 @@ def from_spike_times(
     Raises
     ------
     TypeError, ValueError
-        If times are no numbers, not finite, or negative without a `start`; if there are no spikes or no whole bin; or
-        if rows would not fit into memory.
+        If times are no numbers, not finite, negative without a `start`, or rounded by more than a quarter of a bin (as
+        float32 is after some hours, in bins of a few milliseconds); if trials overlap; if there are no spikes or no
+        whole bin; or if rows would not fit into memory.
     StorageError
         If a file cannot be read.
 
@@ -95,9 +99,7 @@ def from_spike_times(
     if trials is not None:
         if start is not None or stop is not None:
             raise ValueError("pass trials, or start and stop, not both.")
-        spans = [_span(k, one) for k, one in enumerate(trials)]
-        if not spans:
-            raise ValueError("trials is empty: pass at least one pair (start, stop).")
+        spans = _spans(trials, width)
     else:
         if not n_spikes and stop is None:
             raise ValueError("times holds no spike, so that it has no end: pass stop.")
@@ -105,9 +107,9 @@ def from_spike_times(
         if start is None and first < 0.0:
             raise ValueError(f"times begin at {first:g}, before 0: pass start.")
         begin = 0.0 if start is None else checks.real("start", start)
-        last = max((float(one.max()) for one in units if len(one)), default=begin)
-        end = begin + width * (_bins(last, begin, width) + 1.0) if stop is None else stop
-        spans = [(begin, checks.real("stop", end))]
+        if stop is None:
+            stop = begin + width * (max(float(_bins(one.max(), begin, width)) for one in units if len(one)) + 1.0)
+        spans = [(begin, checks.real("stop", stop))]
     counts = [int(np.clip(_bins(end, begin, width), 0, MOST_ENTRIES + 1)) for begin, end in spans]
     if not sum(counts):
         raise ValueError(f"no whole bin of {width:g} fits: lower bin_width, or pass a later stop.")
@@ -120,19 +122,39 @@ def from_spike_times(
     for (begin, _), n_bins, after in zip(spans, counts, ends, strict=True):
         for k, one in enumerate(units):
             bins = _bins(one, begin, width)
-            rows[after - n_bins + bins[(bins >= 0) & (bins < n_bins)].astype(np.int64), k] = 1
+            inside = (bins >= 0) & (bins < n_bins)
+            _refuse_coarse(names[k], one[inside], begin, width)
+            rows[after - n_bins + bins[inside].astype(np.int64), k] = 1
     starts = [begin + width * np.arange(n) for (begin, _), n in zip(spans, counts, strict=True)]
     return Binned(rows, np.repeat(np.arange(len(spans)), counts), np.concatenate(starts), names)
 
 
 def _bins(times: Any, begin: float, width: float) -> Any:
-    """Return how many whole bins after `begin` times lie; what rounding has left below an edge is taken to lie on it.
-
-    Times of large numbers, as of seconds since 1970, are rounded by more than `EDGE` of a bin.
-    """
+    """Return how many whole bins after `begin` times lie; what rounding has left below an edge lies on it."""
     with np.errstate(over="ignore"):
-        rounding = np.finfo(np.float64).eps * np.maximum(np.abs(times), abs(begin)) / width
-        return np.floor((times - begin) / width + EDGE + np.minimum(rounding, 0.5))
+        return np.floor((np.asarray(times, np.float64) - begin) / width + _slack(times, begin, width))
+
+
+def _slack(times: Any, begin: float, width: float) -> Any:
+    """Return the part of a bin below an edge that counts as on it; of large times rounding is more than `EDGE`."""
+    return EDGE + np.minimum(_rounding(times, begin, width), 0.5)
+
+
+def _rounding(times: Any, begin: float, width: float) -> Any:
+    """Return the part of a bin by which the dtype of times may have rounded them."""
+    size = np.maximum(np.abs(np.asarray(times, np.float64)), abs(begin))
+    with np.errstate(over="ignore"):
+        return float(np.finfo(np.asarray(times).dtype).eps) * size / width
+
+
+def _refuse_coarse(name: str, times: np.ndarray, begin: float, width: float) -> None:
+    part = float(_rounding(times, begin, width).max(initial=0.0))
+    if part > MOST_ROUNDING:
+        raise ValueError(
+            f"times of unit {name} are {times.dtype} and up to {np.abs(times).max():g}, rounded by {part:.2g} of a bin "
+            f"of {width:g}. Pass them as they were recorded, in float64 or since a later start (once rounded, no "
+            "conversion brings them back); or raise bin_width."
+        )
 
 
 def _units(times: Any) -> tuple[tuple[str, ...], list[np.ndarray]]:
@@ -161,7 +183,23 @@ def _times(name: str, values: Any) -> np.ndarray:
         raise TypeError(f"{name} must be numbers, the times of one unit; got dtype {given.dtype}.")
     if not np.isfinite(found).all():
         raise ValueError(f"{name} holds a time that is not finite: leave it out.")
-    return found
+    coarse = given.dtype.kind == "f" and given.dtype.itemsize < found.itemsize
+    return given if coarse else found  # its rounding counts
+
+
+def _spans(trials: Any, width: float) -> list[tuple[float, float]]:
+    """Return start and stop of each trial."""
+    spans = [_span(k, one) for k, one in enumerate(trials)]
+    if not spans:
+        raise ValueError("trials is empty: pass at least one pair (start, stop).")
+    for one, other in itertools.pairwise(sorted(range(len(spans)), key=spans.__getitem__)):
+        end, begin = spans[one][1], spans[other][0]
+        if (end - begin) / width > _slack(end, begin, width):
+            raise ValueError(
+                f"trials[{one}], {spans[one]}, and trials[{other}], {spans[other]}, overlap: spikes would count twice. "
+                "Pass trials that at most touch."
+            )
+    return spans
 
 
 def _span(k: int, pair: Any) -> tuple[float, float]:

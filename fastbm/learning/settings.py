@@ -209,7 +209,9 @@ class Monitor(Options):
         of what their steps leave beside it too, unless a schedule has the rate fall to 0
         (`fastbm.learning.noise_of_steps`). However many rows there are, that is about (learning_rate / (1 - momentum)
         (1 / batch_size + 1 / n_chains) / 2)^(1/2) for "sgd"; more where persistent chains are slow, which is measured
-        at the end, and, with centring, of biases.
+        at the end, and, with centring, of biases. With a penalty (l1, l2) both kinds are errors of the penalised
+        estimate about its own mean and leave out how far the penalty pulls that towards 0; "fisher" warns where this is
+        more than the error of a coupling.
     n_resamples : int
         Fits of the bootstrap.
     block : int or "auto"

@@ -32,6 +32,17 @@ def test_edges_of_large_times(begin: float) -> None:
     assert found.rows.tolist() == [[1]] * 100
 
 
+@pytest.mark.parametrize(("dtype", "n"), [(np.float32, 300_000), (">f4", 300_000), (np.float16, 100)])
+def test_times_round_as_their_dtype_does(dtype: Any, n: int, tmp_path: Path) -> None:
+    """A spike in every bin, at its edge: ten minutes of them in float32, which rounds by 7 % of a millisecond."""
+    times = (np.arange(n) * 2e-3).astype(dtype)
+    rows = bin_times([times], 2e-3).rows
+    assert rows.shape == (n, 1) and rows.all()
+    with h5py.File(tmp_path / "a.nwb", "w") as file:
+        file["units/spike_times"], file["units/spike_times_index"] = times, [n]
+    assert bin_times(str(tmp_path / "a.nwb"), 2e-3).rows.all()
+
+
 def test_any_order_and_several_spikes_in_a_bin() -> None:
     generator = np.random.default_rng(0)
     times = {name: generator.uniform(0.0, 30.0, 400) for name in ("a", "b", "c")}
@@ -51,6 +62,8 @@ def test_trials_keep_their_bins_apart() -> None:
     assert found.trial.tolist() == [0, 0, 0, 0, 1, 1]
     assert found.rows.tolist() == [[0, 0], [1, 0], [0, 0], [0, 0], [1, 0], [0, 0]]
     np.testing.assert_allclose(found.start, [1.0, 1.25, 1.5, 1.75, 3.0, 3.25])
+    touching = [(0.3 * k, 0.3 * k + 0.3) for k in (3, *range(3), *range(4, 20))]  # some end 1e-16 after the next begins
+    assert bin_times([[0.5]], 0.1, trials=touching).rows.sum() == 1
 
 
 def write(path: Path, ends: Any = (2, 2, 5), n_times: int = 5, place: str = "units") -> str:
@@ -93,6 +106,16 @@ def test_a_file(tmp_path: Path) -> None:
         (lambda _: bin_times([[0.1]], 0.1, trials=[(1.0, 1.0)]), ValueError, r"trials\[0\] ends at 1"),
         (lambda _: bin_times([[0.1]], 0.1, trials=[3]), ValueError, r"trials\[0\] must be a pair"),
         (lambda _: bin_times([[0.1]], 0.1, trials=[(0, 1)], stop=2), ValueError, "not both"),
+        (
+            lambda _: bin_times([[0.1]], 0.1, trials=[(2, 3), (0, 1.5), (1, 2)]),
+            ValueError,
+            r"trials\[1\], \(0.0, 1.5\), and trials\[2\], \(1.0, 2.0\), overlap",
+        ),
+        (
+            lambda _: bin_times([np.float32([3600.0])], 1e-3, start=3599.0),
+            ValueError,
+            r"times of unit 0 are float32 and up to 3600, rounded by 0.43 of a bin of 0.001\. Pass them as they were",
+        ),
         (lambda _: bin_times("nothing.nwb", 0.1), bm.StorageError, "does not exist"),
         (lambda p: bin_times(write(p) + ":other", 0.1), ValueError, "no table of units with spike times at 'other'"),
         (lambda p: bin_times(write(p, ends=(2, 1, 5)), 0.1), ValueError, "makes no sense"),

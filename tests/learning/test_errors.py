@@ -190,6 +190,18 @@ def test_errors_are_the_twins_with_and_without_penalty() -> None:
         assert errors.detail["unidentified"] == ()
 
 
+def test_couplings_that_a_penalty_pulls_beyond_their_errors_are_counted() -> None:
+    """As they are where the fit without it ends; errors of penalised estimates leave that out."""
+    rows, off = draw(planted("binary", seed=8), 40_000, seed=0), np.triu_indices(6, 1)
+    about: dict[str, Any] = {"units": "binary", "evaluate": "none", "errors": "fisher"}
+    free = bm.fit(rows, "exact", **about).model.weights
+    with pytest.warns(bm.ConvergenceWarning, match="the penalty moves couplings") as told:
+        run = bm.fit(rows, "exact", l2=1e-3, **about)
+    pulled = np.abs(run.model.weights - free)[off] > run.errors["weights"][-1][off]
+    assert f"errors, {pulled.sum()} of them" in str(told[0].message) and 3 <= pulled.sum() < 15
+    bm.fit(rows, "exact", l2=1e-6, **about)  # without a warning
+
+
 def test_errors_of_one_coupling_are_the_textbooks() -> None:
     model = bm.BoltzmannMachine([[0.0, 0.0], [0.0, 0.0]], units="spin")
     errors = fisher_errors(model, n_rows=400)  # all three statistics have variance 1 and are independent
@@ -216,7 +228,7 @@ def test_a_pair_that_is_never_on_together_has_no_finite_error(units: str) -> Non
 
 def test_information_that_is_all_but_0_leaves_no_other_open() -> None:
     information = np.array([[0.25, 0.1, 1e-316], [0.1, 0.25, 0.0], [1e-316, 0.0, 1e-316]])
-    errors, unidentified = sandwich(information, np.zeros(3), 100)
+    errors, unidentified, _ = sandwich(information, np.zeros(3), 100, np.ones(3))
     assert unidentified.tolist() == [False, False, True]
     np.testing.assert_allclose(errors[:2], np.sqrt(np.diag(np.linalg.inv(information[:2, :2])) / 100), rtol=1e-9)
 
@@ -289,7 +301,7 @@ def test_a_hidden_unit_without_couplings_has_no_bias() -> None:
 
 def test_a_singular_information_is_told_by_what_determines_a_parameter() -> None:
     information = np.array([[1.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 4.0]])
-    errors, unidentified = sandwich(information, np.zeros(3), 100)
+    errors, unidentified, _ = sandwich(information, np.zeros(3), 100, np.ones(3))
     np.testing.assert_array_equal(errors, [np.inf, np.inf, 0.05])
     np.testing.assert_array_equal(unidentified, [True, True, False])
 

@@ -59,7 +59,9 @@ class Errors:
         return {f"errors/{name}": a for name, a in zip([*names, "bias"], [*self.weights, self.bias], strict=True)}
 
 
-def sandwich(information: np.ndarray, penalty: np.ndarray, n_rows: int) -> tuple[np.ndarray, np.ndarray]:
+def sandwich(
+    information: np.ndarray, penalty: np.ndarray, n_rows: int, parameters: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return standard errors by (F + P)^-1 F (F + P)^-1 / n_rows, with F the information of one row and P diagonal.
 
     Returns
@@ -68,6 +70,9 @@ def sandwich(information: np.ndarray, penalty: np.ndarray, n_rows: int) -> tuple
         `inf` for parameters that neither the data nor the penalty determine.
     unidentified : (n_parameters,) bool array
         Parameters that the data do not determine: those with a component in the null space of F.
+    pull : (n_parameters,) array
+        By how much the penalty has moved the others, to first order: F^-1 P parameters, as the gradient of the
+        likelihood is that of the penalty where their sum is largest.
 
     Notes
     -----
@@ -79,9 +84,10 @@ def sandwich(information: np.ndarray, penalty: np.ndarray, n_rows: int) -> tuple
     """
     with single_threaded_blas():
         inverse, loose = _inverse(information + np.diag(penalty))
-        unidentified = _inverse(information)[1] if penalty.any() else loose
+        alone, unidentified = _inverse(information) if penalty.any() else (inverse, loose)
         variance = np.einsum("ij,ij->i", inverse @ information, inverse) / n_rows
-    return np.where(loose, np.inf, np.sqrt(np.maximum(variance, 0.0))), unidentified
+        pull = alone @ (penalty * parameters)
+    return np.where(loose, np.inf, np.sqrt(np.maximum(variance, 0.0))), unidentified, pull
 
 
 def _inverse(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

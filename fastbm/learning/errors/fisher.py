@@ -20,6 +20,7 @@ from ...data.rows import Rows
 from ...inference.ais.path import draw_starts
 from ...machine.machine import BoltzmannMachine
 from ...machine.magnitude import refuse_beyond_range
+from ..moments import Parameters
 from .errors import Errors, sandwich
 from .statistics import Statistics, exact_moments, never_seen, row_moments, visible_moments
 
@@ -94,9 +95,10 @@ def fisher_errors(
     -------
     Errors
         `detail["unidentified"]` names what the data do not determine, such as the coupling of two units that are never
-        on together: its error is `inf` unless the penalty holds it. Of "monte-carlo" and "rows"
-        `detail["relative_error"]` is that of the errors themselves. `detail["information"]` and `detail["mean"]` are
-        the information of a row, its diagonal, and the means of the statistics, in the order of `Statistics`.
+        on together: its error is `inf` unless the penalty holds it. `detail["pulled"]` counts couplings that the
+        penalty moves by more than their error, to first order. Of "monte-carlo" and "rows" `detail["relative_error"]`
+        is that of the errors themselves. `detail["information"]` and `detail["mean"]` are the information of a row, its
+        diagonal, and the means of the statistics, in the order of `Statistics`.
 
     Raises
     ------
@@ -119,7 +121,7 @@ def fisher_errors(
     )  # fmt: skip
     statistics = Statistics(model)
     penalty = np.repeat([l2, l2_bias], [statistics.n_pairs, statistics.n_units])
-    errors, unidentified = sandwich(found.matrix, penalty, n_rows)
+    errors, unidentified, pull = sandwich(found.matrix, penalty, n_rows, statistics.vector(Parameters.of(model)))
     if not model.n_hidden:
         about = (statistics, found.mean, model.convention, LEAST_ROWS / n_rows)
         unidentified |= never_seen(*about, weights_held=False, bias_held=False)
@@ -127,7 +129,8 @@ def fisher_errors(
     names = tuple(statistics.name(int(k)) for k in np.flatnonzero(unidentified))
     weights = model.couplings.from_vector(errors[: statistics.n_pairs])
     about_row = {"information": np.diagonal(found.matrix), "mean": found.mean}
-    detail = {**found.detail, **about_row, "n_parameters": len(statistics), "unidentified": names}
+    pulled = int((np.abs(pull) > errors)[: statistics.n_pairs].sum())
+    detail = {**found.detail, **about_row, "n_parameters": len(statistics), "unidentified": names, "pulled": pulled}
     return Errors(weights, errors[statistics.n_pairs :], f"fisher {found.method}", detail)
 
 

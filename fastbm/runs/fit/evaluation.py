@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..._base import rng
+from ..._base import checks, rng
 from ..._base.streams import Stream
 from ...data.rows import Rows
 from ...inference.ais.method import AIS
@@ -261,5 +261,10 @@ class Evaluation:
             model, n_rows=n_rows, beta=s.beta, rows=rows, row_weights=weights, l2=s.l2, l2_bias=s.l2_bias, seed=seed,
             threads=self._threads,
         )  # fmt: skip
+        if pulled := found.detail["pulled"]:
+            checks.warn(
+                f"the penalty moves couplings by more than their standard errors, {pulled} of them. Errors leave that "
+                "out: they are those of the penalised maximum about its own mean. Lower l2."
+            )
         of_steps = variance_of_steps(model, self._sample, s, found, self._threads)
         return found if of_steps is None else found.widened(Statistics(model).parameters(of_steps))

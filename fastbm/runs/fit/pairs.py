@@ -2,8 +2,8 @@
 
 Schneidman, Still, Berry and Bialek, Phys. Rev. Lett. 91, 238701 (2003), doi:10.1103/PhysRevLett.91.238701; Schneidman,
 Berry, Segev and Bialek, Nature 440, 1007 (2006), doi:10.1038/nature04701. Entropies are corrected as by Miller (1955):
-half a nat for each parameter over the number of independent rows. What that leaves is told by rows of the pairwise
-machine itself, whose entropy is known: a parametric bootstrap (Efron, Ann. Stat. 7, 1 (1979),
+half a nat for each parameter over the number of independent rows. What that leaves is measured on rows of the pairwise
+machine itself, whose entropy is known, and taken off: a parametric bootstrap (Efron, Ann. Stat. 7, 1 (1979),
 doi:10.1214/aos/1176344552). Blocks of rows: Künsch, Ann. Stat. 17, 1217 (1989), doi:10.1214/aos/1176347265.
 """
 
@@ -31,20 +31,22 @@ MOST_UNITS = 20  # whose patterns can be counted, and whose pairwise machine sum
 FEWEST_ROWS = 100
 MOST_SETS = 20  # of rows of the pairwise machine
 SEVERAL = 10  # blocks that tell how a pattern scatters between them
-MOST_BIAS = 0.05  # of the ratio that is not told of
+LEFT = (0.25, 0.5)  # of a bias that is taken off, one standard error: of independent rows, and of some worth few
+MOST_BIAS = 0.2  # of the ratio that is not told of
+NOTHING = "the units do not depend on one another beyond the noise: there is nothing to explain."
 L2 = 1e-9  # which keeps couplings finite that the data leave open, and costs the likelihood nothing
 
 
 class PairInformation(NamedTuple):
-    """Entropies in nats a row, and what pairs explain.
+    """Entropies in nats a row, and what pairs explain; what they are off by with so many rows is taken off.
 
-    Each error is one standard error: the root of what resamples tell and of the bias, in squares.
+    Each error is one standard error: the root, in squares, of what resamples tell, of the noise with which the bias was
+    measured, and of a quarter of it, which truths beyond pairs may leave (up to half where rows are like those before).
 
     Attributes
     ----------
     independent, pairwise, data : float
-        Entropy of units on their own, of the pairwise maximum-entropy machine, and of the patterns of the data, each
-        with half a nat more over the number of independent rows for every parameter (of the patterns: but one).
+        Entropy of units on their own, of the pairwise maximum-entropy machine, and of the patterns of the data.
     i_n, i_n_error : float
         Multi-information I_N = S_independent - S_data.
     i_2, i_2_error : float
@@ -54,8 +56,7 @@ class PairInformation(NamedTuple):
     block : int
         Rows of the contiguous blocks that were drawn; 0 where trials were.
     bias : float
-        What the ratio is off by, as rows of the pairwise machine tell; it is not taken off. -inf where I_N is no more
-        than the bias of its own.
+        What was taken off the ratio: without that it is ratio + bias.
     """
 
     independent: float
@@ -111,21 +112,23 @@ def pair_information(
     ------
     ValueError
         If there are more than 20 units or fewer than 2, fewer than 100 rows or 20 trials, missing entries, or no
-        dependence.
+        dependence beyond what so many rows of independent units would show.
 
     Warns
     -----
     ConvergenceWarning
-        If the bias of the ratio is more than 0.05.
+        If the bias of the ratio is more than 0.2.
 
     Notes
     -----
     The entropy of the data is biased where patterns are many for the rows, and I_2 / I_N is then too low: rows drawn
     from a pairwise machine of 10 units, of which it is 1, give 0.95 for 2,000 of them and 0.997 for 20,000; of units
-    that are up in a few per cent of the rows 0.6 for 2,000 and 0.8 for 10,000. By how much is told by as many rows, up
-    to 20 times, of the pairwise machine that was fitted. Rows that are like those before them count for as many as they
-    are worth by how units, pairs, and patterns scatter between blocks or trials (Rao and Scott's mean design effect),
-    but with ``block=1``.
+    that are up in a few per cent of the rows 0.6 for 2,000 and 0.8 for 10,000. By how much is measured on as many rows,
+    up to 20 times, of the pairwise machine that was fitted, and taken off entropies, informations and ratio alike. That
+    is itself off by up to a quarter where there is more than pairs. Rows that are like those before them count for as
+    many as they are worth by how units, pairs, and patterns scatter between blocks or trials (Rao and Scott's mean
+    design effect), but with ``block=1``; rare patterns are then known better than that, and up to half of what is taken
+    off is too much.
 
     Examples
     --------
@@ -146,7 +149,7 @@ def pair_information(
     worth = _worth(up, code, together)
     whole, machine = _entropies(patterns, np.bincount(code, minlength=len(patterns)), worth, threads)
     if machine is None or whole[0] - whole[2] <= 0.0:
-        raise ValueError("the units do not depend on one another beyond the noise: there is nothing to explain.")
+        raise ValueError(NOTHING)
     resampled = _Resampled(patterns, code, together, rng.resolve(seed), n_resamples, worth, machine)
     n_pieces = n_resamples + min(n_resamples, MOST_SETS)
     if executor is None:
@@ -156,27 +159,38 @@ def pair_information(
         with before_anything():
             found = np.array([pieces.take() for _ in range(n_pieces)])
     own, sets = found[:n_resamples], found[n_resamples:]
-    (i_n, i_2), spreads = _informations(np.array(whole)), [part.std(ddof=1) for part in _informations(own)]
     n_varied = machine.n_units
-    n_parameters = np.array([n_varied, 0.5 * n_varied * (n_varied + 1)])
-    known = i_2 + 0.5 * float(np.diff(n_parameters / worth[:2])[0])  # of the machine, without correction
-    off_n, off_2 = (part.mean() - known for part in _informations(sets))
-    ratio, left = i_2 / i_n, i_n - off_n
-    bias = (off_2 - ratio * off_n) / left if left > 0.0 else -np.inf
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratios = np.divide(*_informations(own)[::-1])
-    spread = ratios.std(ddof=1) if np.isfinite(ratios).all() else np.inf  # resamples may leave it open
-    if abs(bias) > MOST_BIAS:
+    half = 0.5 * n_varied * np.array([1.0, 0.5 * (n_varied + 1)]) / worth[:2]
+    independent, pairwise = whole[:2] - half  # of the machine, without correction
+    entropies = np.array(whole) - sets.mean(axis=0) + [independent, pairwise, pairwise]
+    told, informations = _with_ratio(np.array(whole)), _with_ratio(entropies)
+    if informations[0] <= 0.0:
+        raise ValueError(NOTHING)
+    bias = told - informations
+    if abs(bias[2]) > MOST_BIAS:
         checks.warn(
-            f"{len(code)} rows, worth {worth[2]}, are too few for the entropy of their patterns: the ratio, "
-            f"{ratio:.3g}, is off by about {bias:.2g}, as rows of the pairwise machine tell. Its error holds that. "
-            "Take more rows or fewer units."
+            f"{len(code)} rows, worth {worth[2]}, are too few for the entropy of their patterns: the ratio is "
+            f"{told[2]:.3g} with the bias that rows of the pairwise machine show, and {informations[2]:.3g} without. "
+            "Its error holds what may be left of that. Take more rows or fewer units."
         )
-    parts = ((spreads[0], off_n), (spreads[1], off_2), (spread, bias))
-    n_error, error_2, error = (float(np.hypot(*one)) for one in parts)
-    return PairInformation(
-        *whole, float(i_n), n_error, float(i_2), error_2, float(ratio), error, together.block, float(bias)
-    )
+    left = np.interp(worth[2] / len(code), [0.0, 1.0], LEFT[::-1])
+    spread, noise = (_variances(one, informations) for one in (own, sets))
+    errors = np.sqrt(spread + noise / len(sets) + (left * bias) ** 2)
+    if (_informations(own)[0] <= 0.0).any():  # which leaves the ratio open
+        errors[2] = np.inf
+    numbers = [*entropies, *np.stack([informations, errors], axis=1).ravel()]
+    return PairInformation._make([*map(float, numbers), together.block, float(bias[2])])
+
+
+def _with_ratio(entropies: np.ndarray) -> np.ndarray:
+    i_n, i_2 = _informations(entropies)
+    return np.array([i_n, i_2, i_2 / i_n])
+
+
+def _variances(entropies: np.ndarray, informations: np.ndarray) -> np.ndarray:
+    """Return those of I_N, I_2 and, to first order, their ratio, from entropies (n, 3) that scatter."""
+    (i_n, _, ratio), (d_n, d_2) = informations, _informations(entropies)
+    return np.array([d_n, d_2, (d_2 - ratio * d_n) / i_n]).var(axis=1, ddof=1)
 
 
 def _informations(entropies: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
