@@ -18,7 +18,7 @@ from .learners.starts import BROKEN
 from .make import make
 from .moments import Parameters, with_prefix, without_prefix
 from .monitor.chains import ChainMonitor
-from .monitor.divergence import Watch, independent_likelihood, is_worse
+from .monitor.divergence import FEWEST_STEPS, Watch, lack
 from .monitor.early_stopping import HELD_OUT, Stopping
 from .monitor.looks import looks_of
 from .monitor.metrics import Monitors
@@ -180,8 +180,9 @@ class Learner:
     def verdict(self, likelihood: float = math.nan, error: float = 0.0) -> dict[str, np.ndarray]:
         """Return the verdict on what was learned; parameters that are not the last ones are not tested.
 
-        `likelihood` is the mean log-likelihood of the rows under the machine that was learned, nan where it is not
-        known: rules that do not look at the machine's own states may end far below independent units.
+        `likelihood` is the mean log-likelihood of the rows under the machine that was learned, or a lower bound of it,
+        nan where it is not known. Rules that do not look at the machine's own states may end far below independent
+        units, and so may learning whose likelihood was not monitored.
         """
         astray = self._watch if self.astray else None
         if astray is None and self._best is None:
@@ -191,10 +192,10 @@ class Learner:
         idle = self._watch if hidden and self._watch is not None and self._watch.idle else None
         endless = bool(self.driver.converged) and self._sample.has_no_optimum(self.settings)
         likelihoods = None if astray is None else (*astray.worst, astray.independent)
-        if self.settings.free == "none":
-            independent = independent_likelihood(self._sample)
-            if is_worse(likelihood + SURE * error, independent, self.start.n_visible):
-                likelihoods = likelihood, likelihood, independent
+        if likelihoods is None and not math.isnan(likelihood):
+            n_steps = FEWEST_STEPS if self._watch is None else self._watch.n_steps
+            alone = lack(likelihood + SURE * error, self.start, self._sample, self.settings, n_steps)
+            likelihoods = None if math.isnan(alone) else (likelihood, likelihood, alone)
         return verdicts.rows(self.driver, self.stopping, likelihoods, r_hat, idle, endless)
 
     def _divergence(self, why: str) -> Diverged:

@@ -194,6 +194,26 @@ def test_a_machine_that_prefers_other_states_than_the_rows_is_told(method: str, 
     assert bm.fit(rows, "pseudolikelihood", l2=0.1).converged
 
 
+@pytest.mark.parametrize(
+    ("options", "gaps"), [({"n_hidden": [60, 40]}, False), ({"n_hidden": 3, "epochs": 5, "batch_size": 500}, True)]
+)
+def test_learning_that_nothing_watched_is_held_against_units_on_their_own_at_the_end(
+    options: dict[str, Any], gaps: bool
+) -> None:
+    """Deep machines have no likelihood to monitor, and of a few steps little is said on the way."""
+    rows = (glass(0.5, 6)[:500, :8] > 0).astype(float)
+    if gaps:
+        rows[np.random.default_rng(0).random(rows.shape) < 0.3] = np.nan
+    p, known = np.nanmean(rows, axis=0), (~np.isnan(rows)).mean(axis=0)
+    alone = float(known @ (p * np.log(p) + (1 - p) * np.log(1 - p)))
+    settings = {"epochs": 20, "weights_every": 0, **options}
+    text = rf"learning is worse than nothing learned: rows came to .* units on their own have {alone:.4g}\."
+    with pytest.warns(ConvergenceWarning, match=text):
+        run = bm.fit(rows, "pcd", learning_rate=1e4, **settings)
+    assert run.converged is False
+    assert bm.fit(rows, "pcd", learning_rate=0.05, **settings).converged is None
+
+
 def test_a_target_below_the_noise_of_the_chains_is_told() -> None:
     rows = glass(0.5, 7)[:500]
     options: dict[str, Any] = {"method": "monte-carlo", "learning_rate": 0.2, "n_chains": 32, "weights_every": 0}

@@ -18,11 +18,12 @@ from scipy.special import entr
 from ...machine.machine import BoltzmannMachine
 from ..minibatches import distinct
 from ..moments import Parameters, with_prefix, without_prefix
+from ..settings import FitSettings
 from ..training_set import Sample, means_of_known, smoothed_means
 from .metrics import Monitors
 
-FEWEST_STEPS = 10  # before which nothing is said: one that is long may be wanted
-MARGIN = 0.05  # of a visible unit's one bit
+FEWEST_STEPS = 10  # before which little is said: one that is long may be wanted
+MARGIN, MORE = 0.05, 10.0  # of a visible unit's one bit; and times as much after fewer steps
 GIVEN_BACK = 0.5  # part of what was gained
 UNTOUCHED = 0.1  # part of what can be gained, below which hidden units do nothing
 NOTHING = 0.005  # of a visible unit's one bit: what hidden units gain that do nothing
@@ -40,12 +41,12 @@ class Watch:
         if self._name is not None:
             self.independent = monitors(independent(start, sample, beta))[self._name]
             self.update(monitors(start), Parameters.of(start))
-        self._n_steps = 0
+        self.n_steps = 0
         self._margin = _margin(start.n_visible)
 
     def count(self, n_steps: int) -> None:
         """Add a number of steps that learning has taken."""
-        self._n_steps += n_steps
+        self.n_steps += n_steps
 
     def update(self, metrics: Mapping[str, float], parameters: Parameters) -> None:
         """Compare a row of metrics with the best, and keep its parameters where they are better."""
@@ -58,7 +59,7 @@ class Watch:
     @property
     def diverged(self) -> bool:
         """Whether the last likelihood is below that of nothing learned, or half of what was gained is lost."""
-        if self._name is None or np.isnan(self._last) or self._n_steps < FEWEST_STEPS:
+        if self._name is None or np.isnan(self._last) or self.n_steps < FEWEST_STEPS:
             return False
         least = self.independent - self._margin
         if self._name == "log_likelihood":
@@ -93,13 +94,13 @@ class Watch:
 
     def state(self) -> dict[str, np.ndarray]:
         """Return all arrays that continue the watch."""
-        found = {"best": np.array(self._best), "last": np.array(self._last), "n_steps": np.array(self._n_steps)}
+        found = {"best": np.array(self._best), "last": np.array(self._last), "n_steps": np.array(self.n_steps)}
         return found if self.kept is None else found | with_prefix("kept", self.kept.to_state())
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
         """Restore what `state` returned."""
         self._best, self._last = float(state["best"]), float(state["last"])
-        self._n_steps = int(state["n_steps"])
+        self.n_steps = int(state["n_steps"])
         kept = without_prefix("kept", state)
         self.kept = Parameters.from_state(kept) if kept else None
 
@@ -117,14 +118,24 @@ def independent(like: BoltzmannMachine, sample: Sample, beta: float) -> Boltzman
 
 
 def independent_likelihood(sample: Sample) -> float:
-    """Return the mean log-likelihood of the rows under independent units with their means, nats."""
-    p = _means(sample)
-    return -float(entr([p, 1.0 - p]).sum())
+    """Return the mean log-likelihood of what is known of the rows under independent units with their means, nats."""
+    if sample.up is None:
+        p = _means(sample)
+        return -float(entr([p, 1.0 - p]).sum())
+    p, counts = means_of_known(sample.up, sample.weights), sample.up.known_counts(sample.weights)
+    known = counts / (len(sample.up) if sample.weights is None else sample.weights.sum())
+    return -float((known * entr([p, 1.0 - p])).sum())
 
 
-def is_worse(likelihood: float, independent: float, n_visible: int) -> bool:
-    """Return whether a mean log-likelihood is below that of independent units by more than can be excused."""
-    return bool(likelihood < independent - _margin(n_visible))
+def lack(likelihood: float, start: BoltzmannMachine, sample: Sample, settings: FitSettings, n_steps: int) -> float:
+    """Return the mean log-likelihood of the rows under independent units where it is far above `likelihood`, else nan.
+
+    Excused are a part of a bit a unit, what a penalty of the biases may take, and more after few steps.
+    """
+    alone = independent_likelihood(sample)
+    bias = independent(start, sample, settings.beta).flat_bias
+    excused = _margin(start.n_visible) + 0.5 * settings.l2_bias * float(bias @ bias)
+    return alone if likelihood < alone - excused * (1.0 if n_steps >= FEWEST_STEPS else MORE) else np.nan
 
 
 def _margin(n_visible: int) -> float:
@@ -133,9 +144,7 @@ def _margin(n_visible: int) -> float:
 
 
 def _means(sample: Sample) -> np.ndarray:
-    """Return the part of the rows in which each visible unit is up."""
-    if sample.up is not None:
-        return means_of_known(sample.up, sample.weights)
+    """Return the part of the rows in which each visible unit is up, where data are moments."""
     units = sample.like.convention
     found: np.ndarray = (sample.mean - units.lo) / units.span
     return found

@@ -256,7 +256,12 @@ class FitTask:
 
 
 def _likelihood_of(rows: Mapping[str, np.ndarray]) -> tuple[float, float]:
-    """Return the mean log-likelihood of the rows in rows of an evaluation, nan where it is not known, and its error."""
-    names = ("evaluation/log_likelihood", "evaluation/log_z_error")
-    likelihood, error = (float(rows[name][0]) if name in rows else math.nan for name in names)
-    return likelihood, 0.0 if math.isnan(error) else error
+    """Return the mean log-likelihood of the rows in rows of an evaluation, or its bound, and its error.
+
+    It is nan where neither is known.
+    """
+    whole, bound, error = (
+        float(rows[f"evaluation/{name}"][0]) if f"evaluation/{name}" in rows else math.nan
+        for name in ("log_likelihood", "log_likelihood_bound", "log_z_error")
+    )
+    return bound if math.isnan(whole) else whole, 0.0 if math.isnan(error) else error

@@ -64,7 +64,7 @@ def warn_of_learning(run: Learned) -> None:
     """Warn once, at the end of a run, of the worst that was found in it, with the way out."""
     found = verdict_of(run)
     if found is not None and found.diverged:
-        text = _of_divergence(run.config["fit"], found)
+        text = _of_divergence(run, found)
         if not warn_of_chains(run, f" Besides, {text}"):
             checks.warn(text)
     elif found is not None and not math.isnan(found.chain_noise):
@@ -80,7 +80,7 @@ def doubt_of(run: Learned) -> str:
     if found is not None and found.diverged:
         last, best, independent = found.likelihoods
         if last >= best:
-            return f"rows came to {last:.4g} nats only, where units on their own have {independent:.4g}"
+            return f"rows came to {last:.4g} nats{_by_bound(run)} only, where units on their own have {independent:.4g}"
         return f"learning diverged; the best parameters are kept, with {best:.4g} nats a row"
     if found is not None and found.idle:
         return "hidden units do nothing: rows are no likelier than units on their own have them"
@@ -135,7 +135,12 @@ def _is_off(run: Learned, found: Verdict) -> bool:
     return failed and run.config["fit"]["optimizer"] == "natural"
 
 
-def _of_divergence(settings: dict[str, Any], found: Verdict) -> str:
+def _by_bound(run: Learned) -> str:
+    return " by a lower bound" if "log_likelihood_bound" in run.evaluation else ""
+
+
+def _of_divergence(run: Learned, found: Verdict) -> str:
+    settings = run.config["fit"]
     last, best, independent = found.likelihoods
     if settings["free"] == "none":
         formula = settings["optimizer"] == "none"
@@ -147,9 +152,9 @@ def _of_divergence(settings: dict[str, Any], found: Verdict) -> str:
         )
     if last >= best:
         return (
-            f"learning is worse than nothing learned: rows came to {last:.4g} nats, where units on their own have "
-            f"{independent:.4g}. Raise epochs (it was {settings['epochs']}), try another seed or start, or lower "
-            f"learning_rate (it was {settings['learning_rate']:g})."
+            f"learning is worse than nothing learned: rows came to {last:.4g} nats{_by_bound(run)}, where units on "
+            f"their own have {independent:.4g}. Raise epochs (it was {settings['epochs']}), try another seed or start, "
+            f"or lower learning_rate (it was {settings['learning_rate']:g})."
         )
     return (
         f"learning diverged: rows came to {last:.4g} nats, where units on their own have {independent:.4g} and the "
