@@ -143,7 +143,7 @@ def _of_relaxation(run: SampleRun) -> Columns:
         found |= {f"{name}{at}": float(getattr(last, name)[-1]) for name in RELAXING}
     for name in run.observables if len(together) == 1 else ():
         if name in watched_names(run):
-            mean, error = across_chains(run.observables[name][-1:])
+            mean, error = across_chains(run, run.observables[name][-1:])
             found[name], found[f"{name}_error"] = float(mean[0]), float(error[0])
     return found
 
