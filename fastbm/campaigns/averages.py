@@ -17,6 +17,7 @@ import numpy as np
 from .._base import checks
 from ..diagnostics.jackknife import Estimate, cut_blocks, of_sums, student_widening
 from .columns import hashable, numbers
+from .row import AT
 
 Function = Callable[..., Any]
 Named = tuple[Function, tuple[str, ...]]  # with the columns that are its arguments
@@ -39,13 +40,39 @@ RATIOS: dict[str, Named] = {
     "overlap_xi_over_length": (xi_over_length, ("q2", "overlap_structure_factor", "n_units", "length")),
 }
 WORST: dict[str, Function] = {"r_hat": np.nanmax, "ess": np.nanmin}  # of diagnostics the worst is told
+CONNECTED = ("xi_over_length", "overlap_xi_over_length")  # in a field
 N = "n"
+
+
+def why_not(columns: Mapping[str, np.ndarray], name: str) -> str:
+    """Return why lengths cannot be averaged that some rows have, and not what they are made of; empty if they can."""
+    there = numbers(columns[name]) if name in CONNECTED and name in columns else None
+    if there is None:
+        return ""
+    wanted = RATIOS[name][1]
+    made_of = [found for one in wanted if one in columns and (found := numbers(columns[one])) is not None]
+    lacks = np.isnan(np.sum(made_of, axis=0)) | (len(made_of) < len(wanted))
+    if not (lacks & ~np.isnan(there)).any():
+        return ""
+    return (
+        f"{name} is not averaged: in a field it is of fluctuations about the means of each cell, which is no function "
+        f'of averages over cells. The mean of those of the cells is average(of={{"mean": lambda {name}: {name}}}).'
+    )
 
 
 def average(
     columns: Mapping[str, np.ndarray], left: Sequence[str], over: Sequence[str], functions: Mapping[str, Named]
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return keys and rows of averages of columns, for each combination of the keys that are left."""
+    """Return keys and rows of averages of columns, for each combination of the keys that are left.
+
+    Warns
+    -----
+    UserWarning
+        If correlation lengths are left out that no function takes.
+    """
+    for name in CONNECTED:
+        if not any(name in taken for _, taken in functions.values()) and (why := why_not(columns, name)):
+            checks.warn(why, UserWarning)
     groups: dict[tuple[Any, ...], list[int]] = {}
     for place, values in enumerate(_combinations(columns, left)):
         groups.setdefault(values, []).append(place)
@@ -111,7 +138,8 @@ def _numbers(columns: Mapping[str, np.ndarray], keys: set[str]) -> dict[str, np.
 def _averages(places: np.ndarray, columns: Mapping[str, np.ndarray], functions: Mapping[str, Named]) -> dict[str, Any]:
     """Return one row of averages."""
     row: dict[str, Any] = {N: len(places)}
-    plain = [name for name in columns if name not in functions and name not in WORST]
+    others = {*functions, *WORST}
+    plain = [name for name in columns if name not in others and name.partition(AT)[0] not in CONNECTED]
     if plain:
         values = np.stack([columns[name][places] for name in plain], axis=-1)
         value, error = _jackknife(lambda means: means, values)

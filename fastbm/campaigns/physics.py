@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from ..runs.sample.convergence import by_group, groups, independent_families, judge, least_ess, watched_names
+from ..runs.sample.convergence import groups, independent_families, judge, least_ess, watched_names
 from ..runs.sample.errors import across_chains, energy_error, observable_error, observable_errors
 from ..runs.sample.physics import averages_at, length_of, n_clamped_patterns
 from ..runs.sample.relaxation import of_chains
 from ..runs.sample.run import SampleRun
-from ..runs.sample.series import At, Series, magnetisations, recorded, temperatures
+from ..runs.sample.series import At, Series, magnetisations, named, recorded, temperatures
 from ..runs.sample.valleys import is_even
 
 Columns = dict[str, Any]
@@ -47,24 +47,30 @@ def _of_chains(run: SampleRun) -> Columns:
     series = {"magnetisation": magnetisations(run)} | {name: recorded(run, name) for name in OWN[1:]}
     places, lattice, even = temperatures(run), _of_lattice(run, series), is_even(run)
     found = dict(lattice) if even else {}  # averages over disorder know of no means that would have to be taken off
-    if len(places) == 1 or "tempering/energy" in run.streams:
-        target = places[-1]
+    if (target := _target(run, places)) is not None:
         row = averages_at(run, target, series["magnetisation"], series["overlap"], even=even)
         for name, estimate in zip(row._fields[1:], row[1:], strict=True):
             if estimate is not None:
                 found[name], found[f"{name}_error"] = estimate
-        found |= _means(run, target, series, done=frozenset(found)) | _lengths(target, series, lattice, even=even)
+        found |= _means(run, target, series, frozenset(found), even=even)
+        found |= _lengths(target, series, lattice, even=even)
     if len(places) > 1:
         for at in places:
-            of_one = _means(run, at, series)
+            of_one = _means(run, at, series, even=even)
+            of_one |= {} if even else _lengths(at, series, lattice, even=even)
             spread = of_one["energy_square"] - of_one["energy"] ** 2
             of_one["specific_heat"] = at.beta**2 * run._start.n_units * spread
             found |= {f"{name}@{at.beta!r}": value for name, value in of_one.items()}
     return found
 
 
-def _means(run: SampleRun, at: At, series: Recorded, done: frozenset[str] = frozenset()) -> Columns:
-    """Return means and their errors at one temperature, but for those that are done."""
+def _target(run: SampleRun, places: list[At]) -> At | None:
+    """Return the temperature that is the run's own: the only one, or the target of its ladders."""
+    return places[-1] if len(places) == 1 or "tempering/energy" in run.streams else None
+
+
+def _means(run: SampleRun, at: At, series: Recorded, done: frozenset[str] = frozenset(), *, even: bool) -> Columns:
+    """Return means and their errors at one temperature, but for those that are done, and a magnetisation that is 0."""
     n_units, found = run._start.n_units, {}
     if "energy" not in done:
         error = energy_error(run, at.energy, at.beta)
@@ -74,6 +80,7 @@ def _means(run: SampleRun, at: At, series: Recorded, done: frozenset[str] = froz
     if (m := series["magnetisation"].at(at)) is not None:
         square = m * m
         of_chains |= {"abs_magnetisation": np.abs(m), "m2": square, "m4": square * square}
+        of_chains |= {} if even else {"magnetisation": m}
     if (q := series["overlap"].at(at)) is not None and q.shape[1]:
         square = q * q
         of_pairs |= {"abs_overlap": np.abs(q), "q2": square, "q4": square * square}
@@ -104,25 +111,37 @@ def _lengths(at: At, series: Recorded, lattice: Columns, *, even: bool) -> Colum
 
 
 def _of_series(series: dict[str, np.ndarray], flip: float, done: frozenset[str]) -> Columns:
-    """Return means and errors of series of one shape; an unseen state is off by `flip`, where that is known."""
+    """Return means and errors of series of one shape; an unseen state is off by `flip`, where that is known.
+
+    Where the magnetisation never varied, that of all units may be.
+    """
     names = [name for name in series if name not in done]
     values, found = [series[name] for name in names], {}
     means = [float(one.mean()) for one in values]
-    scales = [None if name in OF_NO_FLIP else flip for name in names]
+    frozen = {name: 2.0 for name in names if name == "magnetisation" and not np.ptp(series[name])}
+    scales = [None if name in OF_NO_FLIP else frozen.get(name, flip) for name in names]
     for name, mean, error in zip(names, means, observable_errors(values, scales), strict=True):
         found[name], found[f"{name}_error"] = mean, error
     return found
 
 
 def _of_observables(run: SampleRun) -> Columns:
-    """Return means of the observables that are numbers, but for magnetisations and overlaps."""
-    named, together = run.config["sample"].get("observables") or {}, groups(run)
-    others = [name for name in watched_names(run) if name != "energy" and named[name] not in OWN]
-    found: Columns = {}
-    for name, chains, values in by_group(run, {name: run.observables[name] for name in others}, together):
-        if np.isfinite(values).all():
-            at = f"@{float(run.beta[chains[0]])!r}" if len(together) > 1 else ""
-            found |= {f"{name}{at}": float(values.mean()), f"{name}_error{at}": observable_error(values)}
+    """Return means of the observables that are numbers, but for magnetisations and overlaps, at each temperature."""
+    kinds, places, found = run.config["sample"].get("observables") or {}, temperatures(run), Columns()
+    target = _target(run, places)
+    for name in watched_names(run):
+        if name == "energy" or kinds[name] in OWN:
+            continue
+        series = named(run, name)
+        for at in places:
+            values = series.at(at)
+            if values is None or not np.isfinite(values).all():
+                continue
+            mean, error = float(values.mean()), observable_error(values)
+            if at is target:
+                found |= {name: mean, f"{name}_error": error}
+            if len(places) > 1:
+                found |= {f"{name}@{at.beta!r}": mean, f"{name}_error@{at.beta!r}": error}
     return found
 
 
@@ -143,7 +162,7 @@ def _of_relaxation(run: SampleRun) -> Columns:
         found |= {f"{name}{at}": float(getattr(last, name)[-1]) for name in RELAXING}
     for name in run.observables if len(together) == 1 else ():
         if name in watched_names(run):
-            mean, error = across_chains(run.observables[name][-1:])
+            mean, error = across_chains(run, run.observables[name][-1:])
             found[name], found[f"{name}_error"] = float(mean[0]), float(error[0])
     return found
 

@@ -206,6 +206,11 @@ class Table:
             the part of the samples that have, "r_hat" the largest and "ess" the least. Rows that failed are left out;
             a number that one sample lacks is NaN.
 
+        Warns
+        -----
+        UserWarning
+            If correlation lengths are left out, as in a field, where they are of connected correlations of each cell.
+
         Notes
         -----
         A function of averages is computed of all samples and of all but one; the spread of these is its error (the
@@ -309,7 +314,8 @@ class Table:
         Raises
         ------
         ValueError
-            If a column holds texts, there are fewer than two curves, or too few points or errors for the fits.
+            If a column holds texts, there are fewer than two curves, too few points or errors for the fits, or if
+            correlation lengths in a field would be averaged.
         """
         every = checks.choice("pairs", pairs, ("neighbours", "all")) == "all"
         degree = None if degree is None else checks.whole("degree", degree, least=1)
@@ -319,6 +325,8 @@ class Table:
                 table._numbers("crossing", name)
         over = [key for key in table.keys if key not in (table.name_of(x), table.name_of(group))]
         if over:
+            if why := averages.why_not(table.done()._columns, of):
+                raise ValueError(why)
             curves = table.done()._over_samples(of, x, group, over)
         else:
             curves = [Curve(*curve) for curve in table.curves(of, x=x, group=group)]

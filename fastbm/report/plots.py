@@ -129,7 +129,7 @@ def autocorrelation(run: Any, ax: Axes | None = None) -> Axes:
 
 
 def relaxation(run: Any, ax: Axes | None = None, *, quantity: str = "energy") -> Axes:
-    """Draw means over chains at each recorded time with their errors; logarithmic times on such an axis.
+    """Draw means over chains at each recorded time with their errors where known; logarithmic times on such an axis.
 
     Parameters
     ----------

@@ -11,6 +11,7 @@ import pytest
 import fastbm as bm
 from fastbm import diagnostics
 from fastbm.campaigns.row import columns_of
+from fastbm.campaigns.table import Table
 from tests.support.campaigns import run_tables
 
 ISING = {"name": "ising", "shape": [4, 4]}
@@ -53,12 +54,20 @@ def test_a_row_of_a_ladder_is_that_of_its_target_with_means_at_all_temperatures(
     assert row["q2"] == pytest.approx(curves.spin_glass_susceptibility[-1] / 27)
 
 
-def test_observables_of_several_temperatures_are_told_of_each() -> None:
-    sample = {"n_sweeps": 40, "n_chains": 8, "beta": [0.1, 0.8], "observables": ["link_overlap"]}
-    run = run_tables({"model": GLASS, "sample": sample})
-    row, links = columns_of(run), run.observables["link_overlap"]
-    told = [row["link_overlap@0.1"], row["link_overlap@0.8"]]
-    assert told == pytest.approx([links[:, :2].mean(), links[:, 2:].mean()]) and "link_overlap" not in row
+@pytest.mark.parametrize("sampler", ["gibbs", "tempering"])
+@pytest.mark.parametrize("field", [0.0, 0.3])
+def test_observables_of_several_temperatures_are_told_of_each(sampler: str, field: float) -> None:
+    sample = {"sampler": sampler, "n_sweeps": 40, "n_chains": 16, "observables": ["link_overlap", "magnetisation"]}
+    betas = {"betas" if sampler == "tempering" else "beta": [0.1, 0.8]}
+    run = run_tables({"model": GLASS | {"field": field}, "sample": sample | betas})
+    row, (hot, cold) = columns_of(run), run.thermodynamics()
+    own = [("", cold)] if sampler == "tempering" else []
+    for at, there in [("@0.1", hot), ("@0.8", cold), *own]:
+        for name in ("link_overlap", "magnetisation") if field else ("link_overlap",):
+            assert (row[f"{name}{at}"], row[f"{name}_error{at}"]) == pytest.approx(
+                tuple(getattr(there, name)), rel=0.01
+            )
+    assert ("magnetisation@0.1" in row) == (field > 0.0) and ("link_overlap" in row) == (sampler == "tempering")
 
 
 SHORT = {"n_sweeps": 20, "n_chains": 4}
@@ -87,6 +96,16 @@ def test_runs_of_every_kind_have_a_row(kind: str) -> None:
     assert columns_of(run_tables(tables)) == row
 
 
+def test_averages_of_relaxations_know_the_spread_between_cells_that_no_run_does() -> None:
+    sample = SHORT | {"sampler": "metropolis", "thin": "log", "observables": ["magnetisation"]}
+    rows = [columns_of(run_tables({"model": GLASS, "sample": sample | {"seed": seed}})) for seed in range(4)]
+    (mean,) = Table.of([{"sample.seed": seed} for seed in range(4)], rows).average("sample.seed").rows
+    for name in ("energy", "correlation", "magnetisation"):
+        values = [row[name] for row in rows]
+        assert all(row[f"{name}_error"] is None for row in rows)
+        assert mean[f"{name}_error"] >= 0.99 * np.std(values, ddof=1) / 2 > 0.0
+
+
 def test_what_is_no_run_is_refused() -> None:
     with pytest.raises(TypeError, match="columns_of takes runs and their results; got dict"):
         columns_of({})
@@ -95,7 +114,21 @@ def test_what_is_no_run_is_refused() -> None:
 @pytest.mark.parametrize("field", [0.0, 0.3])
 def test_lengths_in_a_field_are_of_fluctuations_and_not_averaged_over_disorder(field: float) -> None:
     model, names = bm.models.ising((4, 4), field=field), ["magnetisation", "structure_factor"]
-    run = bm.sample(model, beta=0.3, n_chains=16, n_sweeps=200, observables=names, seed=1)
-    found = columns_of(run)
-    assert found["xi_over_length"] == pytest.approx(run.correlation_length().value[0] / 4)
-    assert ("length" in found) == (field == 0.0)
+    found, lengths = [], []
+    for beta in (0.2, 0.3):
+        run = bm.sample(model, beta=beta, n_chains=16, n_sweeps=200, observables=names, seed=1)
+        found.append(columns_of(run))
+        lengths.append(run.correlation_length().value[0] / 4)
+    assert [row["xi_over_length"] for row in found] == pytest.approx(lengths)
+    assert ("length" in found[0]) == (field == 0.0)
+    keys = [{"model.seed": seed, "shape": n, "beta": beta} for seed in (1, 2) for n in (4, 8) for beta in (0.2, 0.3)]
+    table = Table.of(keys, 4 * found)
+    if not field:
+        assert "xi_over_length" in table.average()
+        return
+    with pytest.warns(UserWarning, match="^xi_over_length is not averaged: in a field"):
+        assert "xi_over_length" not in table.average()
+    with pytest.raises(ValueError, match=r"^xi_over_length is not averaged: .* The mean of those of the cells is"):
+        table.crossing("xi_over_length")
+    mean = table.average(of={"mean": lambda xi_over_length: xi_over_length})
+    assert mean["mean"] == pytest.approx(2 * lengths)

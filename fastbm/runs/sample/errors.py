@@ -72,19 +72,28 @@ def widened(values: np.ndarray, error: float, scale: float | None = None) -> flo
     return float(np.hypot(error, unseen_error(effective(values, error), scale)))
 
 
-def across_chains(values: np.ndarray, scale: float | None = None) -> tuple[np.ndarray, np.ndarray]:
+def across_chains(run: Samples, values: np.ndarray, scale: float | None = None) -> tuple[np.ndarray, np.ndarray]:
     """Return means over chains at each time, and their standard errors, of values (n_samples, n_chains).
 
     `scale` is what an unseen state would differ by; where it is not known, and at a time all chains are alike, it is
-    the largest value, or 1 where that is 0. Errors are NaN for one chain, and of few ones widened as those of
+    the largest value, or 1 where that is 0. Errors are NaN for one chain and where chains share an order that is drawn,
+    with which means vary more than chains do among themselves; of few chains they are widened as those of
     `diagnostics.jackknife`.
     """
     n_chains = values.shape[1]
-    if n_chains == 1:
-        return values[:, 0], np.full(len(values), np.nan)
+    if n_chains == 1 or run.shares_order:
+        return values.mean(axis=1), np.full(len(values), np.nan)
     error = student_widening(n_chains - 1) * values.std(axis=1, ddof=1) / np.sqrt(n_chains)
     off = np.where(error > 0.0, 0.0, float(np.abs(values).max()) or 1.0) if scale is None else scale
     return values.mean(axis=1), np.hypot(error, rarely(n_chains, AGRESTI_COULL) * off)
+
+
+def why_unknown(run: Samples) -> str:
+    """Return why errors of means at one time are not known of chains that share an order, and the way out."""
+    return (
+        f"not known: in {run.config['sample']['order']} order all chains of a run visit the same units. "
+        'Gibbs updates in order="sequential" or "coloured" have them, and the scatter between runs of several seeds'
+    )
 
 
 def unseen_error(ess: float, scale: float) -> float:

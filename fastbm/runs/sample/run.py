@@ -137,7 +137,8 @@ class SampleRun(Samples):
             `beta`, and by time, (n_samples,): `time`, in sweeps after the burn-in, `energy` per unit, `energy_error`,
             and `correlation`, `correlation_error` of each chain with its first sample, C = sum_i s_i s'_i / n_units of
             -1 and +1 for a unit. With ``burn_in=t_w - 1`` the first sample is the state of age t_w. Errors are those of
-            means over chains, of few ones widened to Student's quantile, and hold a flip that none has shown.
+            means over chains, of few ones widened to Student's quantile, and hold a flip that none has shown. They are
+            NaN in random order (that of Metropolis unless given) and in permuted order.
 
         Raises
         ------
@@ -145,6 +146,13 @@ class SampleRun(Samples):
             If chains did not stay at their temperatures.
         ValueError
             If no chain was recorded at `beta`, there are no samples yet, or several clamped patterns.
+
+        Warns
+        -----
+        ConvergenceWarning
+            In random and permuted order: all chains of a run visit the same units, so that means at a time before
+            equilibrium, and correlations, vary more than the scatter between chains tells. The scatter between runs
+            with several seeds, as between cells of a campaign, tells their errors.
 
         Examples
         --------

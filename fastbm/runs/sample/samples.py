@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...sampling import valleys
+from ...sampling.engine.orders import DRAWN
 from ...sampling.times import LOG
 from ...store import Memory, Reader
 from ..records import Columns, LazyStates, States
@@ -49,6 +50,15 @@ class Samples(Run):
     def at_log_times(self) -> bool:
         """Whether samples were taken at logarithmic times, so that they are a relaxation and no even series."""
         return bool(self._settings["thin"] == LOG)
+
+    @property
+    def shares_order(self) -> bool:
+        """Whether there are several chains, all of which visit the same units in an order that is drawn.
+
+        Each update keeps the equilibrium, whatever its unit, so that of states there the order tells nothing and chains
+        are independent. Before, means over chains vary with the order, and correlations in time always do.
+        """
+        return self._settings["n_chains"] > 1 and self._settings.get("order") in DRAWN
 
     @property
     def times(self) -> np.ndarray:

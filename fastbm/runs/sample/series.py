@@ -69,9 +69,14 @@ def recorded(run: Samples, what: str) -> Series:
     """Return one of our observables as it was recorded, under whatever name."""
     for name, kind in (run.config["sample"].get("observables") or {}).items():
         if kind == what:
-            ladder = run.read(f"ladder/{name}") if f"ladder/{name}" in run.streams else None
-            return Series(run.observables[name], ladder, what in OF_PAIRS)
+            return named(run, name)
     return Series(None, None, what in OF_PAIRS)
+
+
+def named(run: Samples, name: str) -> Series:
+    """Return an observable by the name under which it was recorded."""
+    ladder = run.read(f"ladder/{name}") if f"ladder/{name}" in run.streams else None
+    return Series(run.observables[name], ladder, run.config["sample"]["observables"][name] in OF_PAIRS)
 
 
 def magnetisations(run: Samples) -> Series:

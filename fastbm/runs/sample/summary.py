@@ -10,7 +10,7 @@ import numpy as np
 from ... import diagnostics
 from ..summary import format_value
 from .convergence import Quantity, by_group, groups, independent_families, judge, quantities, spacing, watched_names
-from .errors import across_chains, energy_error, observable_error
+from .errors import across_chains, energy_error, observable_error, why_unknown
 from .samples import Samples
 from .valleys import is_even, starts_at_one_point
 
@@ -108,13 +108,13 @@ def _of_chains(run: Samples) -> dict[str, Any]:
 
 
 def _relaxation(run: Samples) -> dict[str, Any]:
-    """Return the means over chains of the energy and the observables at the first time and at the last."""
+    """Return means over chains of the energy and the observables at the first time and at the last."""
     found: dict[str, Any] = {}
     for name, stream in watched_names(run).items() if len(groups(run)) == 1 else ():
         values = run.read(stream)[[0, -1]]
-        told = [format_value((m, e)) for m, e in zip(*across_chains(values), strict=True)]
+        told = [format_value((m, e)) for m, e in zip(*across_chains(run, values), strict=True)]
         found[name] = " to ".join(f"{text} at time {time}" for text, time in zip(told, run.times[[0, -1]], strict=True))
-    return found
+    return found | ({"errors": why_unknown(run)} if found and run.shares_order else {})
 
 
 def _chains(run: Samples) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from ...kernels.graph import colour_units
 from ...machine.couplings.protocol import Couplings
 
 ORDERS = ("sequential", "permuted", "random", "coloured")
+DRAWN = ("permuted", "random")  # anew for each sweep, from the seed of the run
 HOLD = np.uint32(1 << 28)
 
 
@@ -43,7 +44,7 @@ def visit_order(order: str, couplings: Couplings) -> np.ndarray:
 
 def sites(order: str, visit: np.ndarray, seed: int, first: int, n_sweeps: int) -> Iterator[tuple[np.ndarray, int]]:
     """Yield (rows of units to visit, number of sweeps) for sweeps `first` to `first + n_sweeps`."""
-    if order in ("sequential", "coloured"):
+    if order not in DRAWN:
         yield visit[None], n_sweeps
         return
     n_units = len(visit)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from pathlib import Path
 
@@ -60,9 +61,37 @@ def test_means_over_chains_at_each_time() -> None:
 
 
 def test_errors_of_few_chains_cover() -> None:
+    run = bm.sample(FERRO, thin="log", n_chains=2, n_sweeps=1)
     for n_chains in (2, 4, 16):
-        mean, error = across_chains(np.random.default_rng(n_chains).normal(size=(600, n_chains)), 0.0)
+        mean, error = across_chains(run, np.random.default_rng(n_chains).normal(size=(600, n_chains)), 0.0)
         assert_covers(np.abs(mean) < 1.96 * error)
+
+
+@pytest.mark.parametrize(
+    ("sampler", "order"),
+    [
+        ("gibbs", "sequential"),
+        ("gibbs", "coloured"),
+        ("gibbs", "permuted"),
+        ("metropolis", None),
+        ("tempering", "random"),
+    ],
+)
+def test_errors_at_one_time_are_told_where_chains_share_no_order(sampler: str, order: str | None) -> None:
+    """Of 24 seeds the scatter of means is their errors' within a factor of 2, by chance not once in 1,000 trials."""
+    options = {"order": order, "betas": [0.8, 1.6]} if sampler == "tempering" else {"order": order, "beta": 1.6}
+    known, means, errors = order in ("sequential", "coloured"), [], []
+    for seed in range(24 if known else 1):
+        run = calm(bm.sample, GLASS, sampler, thin="log", n_chains=256, n_sweeps=2, seed=seed, threads=1, **options)
+        with contextlib.nullcontext() if known else pytest.warns(bm.ConvergenceWarning, match="the scatter between"):
+            found = run.relaxation()
+        means.append((found.energy[0], found.correlation[1]))
+        errors.append((found.energy_error[0], found.correlation_error[1]))
+    assert np.isfinite(means).all() and np.isfinite(errors).all() == known
+    assert ("the scatter between runs" in run.summary().get("errors", "")) != known
+    if known:
+        ratio = np.std(means, axis=0, ddof=1) / np.mean(errors, axis=0)
+        assert (ratio > 0.5).all() and (ratio < 2.0).all()
 
 
 def test_a_glass_remembers_longer_the_older_it_is() -> None:
