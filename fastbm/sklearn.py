@@ -240,6 +240,9 @@ class PairwiseMachine(_Machine):
     method : {"pseudolikelihood", "exact", "monte-carlo", "mean-field", "tap", ...}
         A rule of `fastbm.fit`. Formulas, such as "tap", have no penalties and no epochs, and refuse them unless they
         are the default ones.
+        "pseudolikelihood" never looks at the machine's own states: of many features that are seldom 1 it may come to a
+        machine that prefers states unlike any row, which `score` does not show but the means of `sample` do. Raise
+        l2, or take "monte-carlo".
     l2, l2_bias : float
         Penalties of couplings and biases; the latter keeps those of units finite that are always on or off.
     n_iter : int
