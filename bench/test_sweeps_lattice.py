@@ -37,6 +37,7 @@ WORDS = [(problem, "multispin", 1024) for problem in (SQUARE, CUBIC, FERROMAGNET
 WORDS += [(problem, "lookup", n) for problem in (GAUSSIAN, GAUSSIAN_CUBIC) for n in (64, 256)]
 LAYOUTS = [(*layout, threads) for layout in LANES + WORDS for threads in (1, 2)]
 LAYOUTS += [(problem, "multispin", 512, 1) for problem in (SQUARE, CUBIC)]
+LAYOUTS += [(GAUSSIAN, "lookup", n, 1) for n in (16, 100)]
 CASES = [pytest.param(*case, marks=[TWO_CORES] if case[-1] == 2 else []) for case in LAYOUTS]
 OTHERS = [
     pytest.param(external.openjij, "metropolis", "openjij", marks=installed("openjij")),
