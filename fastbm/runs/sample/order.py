@@ -13,7 +13,7 @@ import numpy as np
 from ... import diagnostics
 from ...diagnostics import Estimate
 from ...diagnostics.autocorrelation import standard_errors
-from .errors import effective, floored, longest_visit, observable_error, unseen_error, widened
+from .errors import effective, energy_error, floored, longest_visit, observable_error, unseen_error, widened
 from .samples import Samples
 from .series import At, of_states
 
@@ -24,7 +24,7 @@ def of_magnetisations(
     """Return magnetisation, its modulus, susceptibility and Binder's cumulant, each with its error.
 
     `errors` are those that the values of m, its modulus and its square tell of. An unseen state may differ by a flip of
-    one unit, in the magnetisation by that of all where it never varied.
+    one unit.
     """
     size, square, flip, longest = np.abs(m), m * m, 2.0 / run._start.n_units, longest_visit(run)
     response = beta * run._start.n_units
@@ -32,14 +32,30 @@ def of_magnetisations(
         mean = Estimate(0.0, 0.0)
         chi = Estimate(response * float(square.mean()), response * widened(square, errors[2], flip, longest))
     else:
-        step = flip if errors[0] > 0.0 else 2.0
-        first, missed = float(m.mean()), mirrors.missed(m) if mirrors else 0.0
-        mean = floored(Estimate(first, widened(m, errors[0], step, longest)), missed)
-        unseen = unseen_error(effective(m, errors[0], longest), step * step)
+        mean, missed = of_mean(run, m, errors[0], mirrors), mirrors.missed(m) if mirrors else 0.0
+        unseen = unseen_error(effective(m, errors[0], longest), _step(m, flip) ** 2)
         chi = diagnostics.susceptibility(m, beta, run._start.n_units)
-        chi = floored(chi, response * max(unseen, missed * (2.0 * abs(first) + missed)))
+        chi = floored(chi, response * max(unseen, missed * (2.0 * abs(mean.value) + missed)))
     modulus = Estimate(float(size.mean()), widened(size, errors[1], flip, longest))
     return mean, modulus, chi, _binder_cumulant(m, errors[2], flip, longest)
+
+
+def of_mean(run: Samples, m: np.ndarray, error: float, mirrors: Mirrors | None) -> Estimate:
+    """Return the magnetisation of a machine that is not even; `error` is what its values tell of."""
+    found = Estimate(float(m.mean()), widened(m, error, _step(m, 2.0 / run._start.n_units), longest_visit(run)))
+    return floored(found, mirrors.missed(m)) if mirrors else found
+
+
+def of_energies(run: Samples, at: At, error: float | None, mirrors: Mirrors | None) -> Estimate:
+    """Return the energy per unit; `error` is what its values tell of, where that is known."""
+    n_units = run._start.n_units
+    found = Estimate(float(at.energy.mean()) / n_units, energy_error(run, at.energy, at.beta, error) / n_units)
+    return floored(found, mirrors.missed(mirrors.pull) / n_units) if mirrors else found
+
+
+def _step(m: np.ndarray, flip: float) -> float:
+    """Return what an unseen state may differ by in its magnetisation: by that of all units, where it never varied."""
+    return flip if np.ptp(m) > 0.0 else 2.0
 
 
 def of_overlaps(run: Samples, q: np.ndarray) -> tuple[Estimate, Estimate, Estimate]:

@@ -45,7 +45,8 @@ class Thermodynamics(NamedTuple):
     Magnetisations are means of -1 and +1 for a unit, and None at temperatures whose states were not recorded.
 
     Of a machine that is even under a flip of all units the magnetisation is 0 by symmetry, whatever side the chains are
-    on, and has no error; the susceptibility is that of this mean.
+    on, and has no error; the susceptibility is that of this mean. Of others P(s) / P(-s) is known, and errors are no
+    smaller than what the mean misses for want of mirrors of states.
 
     Of overlaps q of chains 2k and 2k + 1 there are the spin-glass susceptibility n_units <q^2> and Binder's cumulant
     of q, the mean of its modulus, and that of overlaps of links, where they were recorded.
@@ -108,16 +109,21 @@ def averages_at(
     run: Samples, at: At, spins: Series, pairs: Series, *, even: bool, links: Series | None = None
 ) -> Thermodynamics:
     """Return averages at one temperature, given the magnetisations and the overlaps of the run."""
-    from .order import mirrors_of, of_link_overlaps, of_magnetisations, of_overlaps  # which a sample does without
+    from .order import (
+        mirrors_of,
+        of_energies,
+        of_link_overlaps,
+        of_magnetisations,
+        of_overlaps,
+    )  # which a sample does without
 
     n_units, beta, energy = run._start.n_units, at.beta, at.energy
     heat, m = diagnostics.specific_heat(energy, beta, n_units), spins.at(at)
     error, *errors = standard_errors(energy, *(() if m is None else (m, np.abs(m), m * m)))
     mirrors = None if even or m is None else mirrors_of(run, at, m)
-    found = Estimate(float(energy.mean()) / n_units, energy_error(run, energy, beta, error) / n_units)
     row = Thermodynamics(
         beta,
-        floored(found, mirrors.missed(mirrors.pull) / n_units) if mirrors else found,
+        of_energies(run, at, error, mirrors),
         floored(heat, heat_floor(run, energy, beta, error)),
     )
     if m is not None:
