@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from ..diagnostics import standard_error
 from ..runs.sample.convergence import groups, independent_families, judge, least_ess, watched_names
-from ..runs.sample.errors import across_chains, energy_error, observable_error, observable_errors
+from ..runs.sample.errors import across_chains, longest_visit, observable_error, observable_errors
+from ..runs.sample.order import mirrors_of, of_energies, of_link_overlaps, of_mean
 from ..runs.sample.physics import averages_at, length_of, n_clamped_patterns
 from ..runs.sample.relaxation import of_chains
 from ..runs.sample.run import SampleRun
@@ -71,24 +73,26 @@ def _target(run: SampleRun, places: list[At]) -> At | None:
 
 def _means(run: SampleRun, at: At, series: Recorded, done: frozenset[str] = frozenset(), *, even: bool) -> Columns:
     """Return means and their errors at one temperature, but for those that are done, and a magnetisation that is 0."""
-    n_units, found = run._start.n_units, {}
+    n_units, found, m = run._start.n_units, {}, series["magnetisation"].at(at)
+    mirrors = None if even or m is None else mirrors_of(run, at, m)
     if "energy" not in done:
-        error = energy_error(run, at.energy, at.beta)
-        found = {"energy": float(at.energy.mean()) / n_units, "energy_error": error / n_units}
+        found["energy"], found["energy_error"] = of_energies(run, at, None, mirrors)
+    if not (even or m is None or "magnetisation" in done):
+        error = float(standard_error(m))
+        found["magnetisation"], found["magnetisation_error"] = of_mean(run, m, error, mirrors)
     of_chains: dict[str, np.ndarray] = {"energy_square": (at.energy / n_units) ** 2}
     of_pairs: dict[str, np.ndarray] = {}
-    if (m := series["magnetisation"].at(at)) is not None:
+    if m is not None:
         square = m * m
         of_chains |= {"abs_magnetisation": np.abs(m), "m2": square, "m4": square * square}
-        of_chains |= {} if even else {"magnetisation": m}
     if (q := series["overlap"].at(at)) is not None and q.shape[1]:
         square = q * q
         of_pairs |= {"abs_overlap": np.abs(q), "q2": square, "q4": square * square}
     for of_these, (_, name, _) in zip((of_chains, of_pairs), LENGTHS, strict=True):
         if (s_k := series[name].at(at)) is not None and s_k.shape[1]:
             of_these[name] = s_k
-    flip = 2.0 / n_units
-    return found | _of_series(of_chains, flip, done) | _of_series(of_pairs, flip, done)
+    unseen = (2.0 / n_units, longest_visit(run))
+    return found | _of_series(of_chains, unseen, done) | _of_series(of_pairs, unseen, done)
 
 
 def _of_lattice(run: SampleRun, series: Recorded) -> Columns:
@@ -110,18 +114,15 @@ def _lengths(at: At, series: Recorded, lattice: Columns, *, even: bool) -> Colum
     return found
 
 
-def _of_series(series: dict[str, np.ndarray], flip: float, done: frozenset[str]) -> Columns:
-    """Return means and errors of series of one shape; an unseen state is off by `flip`, where that is known.
+def _of_series(series: dict[str, np.ndarray], unseen: tuple[float, float], done: frozenset[str]) -> Columns:
+    """Return means and errors of series of one shape.
 
-    Where the magnetisation never varied, that of all units may be.
+    An unseen state is off by the first number, where that is known, for as many samples as the second.
     """
-    names = [name for name in series if name not in done]
-    values, found = [series[name] for name in names], {}
-    means = [float(one.mean()) for one in values]
-    frozen = {name: 2.0 for name in names if name == "magnetisation" and not np.ptp(series[name])}
-    scales = [None if name in OF_NO_FLIP else frozen.get(name, flip) for name in names]
-    for name, mean, error in zip(names, means, observable_errors(values, scales), strict=True):
-        found[name], found[f"{name}_error"] = mean, error
+    names, (flip, longest), found = [name for name in series if name not in done], unseen, Columns()
+    values, scales = [series[name] for name in names], [None if name in OF_NO_FLIP else flip for name in names]
+    for name, one, error in zip(names, values, observable_errors(values, scales, longest), strict=True):
+        found[name], found[f"{name}_error"] = float(one.mean()), error
     return found
 
 
@@ -137,7 +138,9 @@ def _of_observables(run: SampleRun) -> Columns:
             values = series.at(at)
             if values is None or not np.isfinite(values).all():
                 continue
-            mean, error = float(values.mean()), observable_error(values)
+            mean, error = float(values.mean()), observable_error(values, longest=longest_visit(run))
+            if kinds[name] == "link_overlap":
+                mean, error = of_link_overlaps(run, values)
             if at is target:
                 found |= {name: mean, f"{name}_error": error}
             if len(places) > 1:

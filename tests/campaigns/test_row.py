@@ -29,7 +29,7 @@ def test_a_row_of_samples_holds_their_averages() -> None:
     e, m = run.energy / 16, run.observables["m"]
     for name, values in {"energy_square": e**2, "m2": m**2, "m4": m**4, "links": run.observables["links"]}.items():
         assert row[name] == pytest.approx(values.mean(), rel=1e-12)
-        assert 1.0 <= row[f"{name}_error"] / diagnostics.standard_error(values) < 1.01  # with what was not seen
+        assert 1.0 <= row[f"{name}_error"] / diagnostics.standard_error(values) < 1.05  # with what was not seen
     ess = [diagnostics.ess_bulk(values) for values in (e, np.abs(m), run.observables["links"])]
     assert row["ess"] == pytest.approx(min(ess)) and row["n_samples"] == 320
     assert row["converged"] == run.converged and (row["doubt"] or "") == run.doubt

@@ -13,7 +13,7 @@ from ...diagnostics.autocorrelation import standard_errors
 from ...models import square_lattice as lattice
 from ...sampling.observables import OF_PAIRS
 from .convergence import ODD, groups
-from .errors import effective, energy_error, floored, heat_floor, observable_error, of_unvaried, unseen_error, widened
+from .errors import energy_error, floored, heat_floor, longest_visit, observable_error, of_unvaried
 from .samples import Samples
 from .series import At, Series, magnetisations, of_states, overlaps, recorded, temperatures
 from .valleys import is_even
@@ -45,7 +45,8 @@ class Thermodynamics(NamedTuple):
     Magnetisations are means of -1 and +1 for a unit, and None at temperatures whose states were not recorded.
 
     Of a machine that is even under a flip of all units the magnetisation is 0 by symmetry, whatever side the chains are
-    on, and has no error; the susceptibility is that of this mean.
+    on, and has no error; the susceptibility is that of this mean. Of others P(s) / P(-s) is known, and errors are no
+    smaller than what the mean misses for want of mirrors of states.
 
     Of overlaps q of chains 2k and 2k + 1 there are the spin-glass susceptibility n_units <q^2> and Binder's cumulant
     of q, the mean of its modulus, and that of overlaps of links, where they were recorded.
@@ -108,34 +109,31 @@ def averages_at(
     run: Samples, at: At, spins: Series, pairs: Series, *, even: bool, links: Series | None = None
 ) -> Thermodynamics:
     """Return averages at one temperature, given the magnetisations and the overlaps of the run."""
+    from .order import (
+        mirrors_of,
+        of_energies,
+        of_link_overlaps,
+        of_magnetisations,
+        of_overlaps,
+    )  # which a sample does without
+
     n_units, beta, energy = run._start.n_units, at.beta, at.energy
     heat, m = diagnostics.specific_heat(energy, beta, n_units), spins.at(at)
     error, *errors = standard_errors(energy, *(() if m is None else (m, np.abs(m), m * m)))
+    mirrors = None if even or m is None else mirrors_of(run, at, m)
     row = Thermodynamics(
         beta,
-        Estimate(float(energy.mean()) / n_units, energy_error(run, energy, beta, error) / n_units),
+        of_energies(run, at, error, mirrors),
         floored(heat, heat_floor(run, energy, beta, error)),
     )
     if m is not None:
-        row = Thermodynamics(*row[:3], *_magnetic(m, errors, beta, n_units, even=even))
+        row = Thermodynamics(*row[:3], *of_magnetisations(run, beta, m, errors, mirrors, even=even))
     if (q := pairs.at(at)) is not None:
-        chi, binder, modulus = _of_overlaps(q, n_units)
+        chi, binder, modulus = of_overlaps(run, q)
         row = row._replace(spin_glass_susceptibility=chi, overlap_binder_cumulant=binder, abs_overlap=modulus)
     if links is not None and (q := links.at(at)) is not None:
-        n_links = max(1, len(run._start.couplings.csr()[1]) // 2)
-        row = row._replace(link_overlap=Estimate(float(q.mean()), observable_error(q, 2.0 / n_links)))
+        row = row._replace(link_overlap=of_link_overlaps(run, q))
     return row
-
-
-def _of_overlaps(q: np.ndarray, n_units: int) -> tuple[Estimate, Estimate, Estimate]:
-    """Return what overlaps say of a spin glass; an unseen pair may differ by a flip of one unit."""
-    step, squares, sizes = 2.0 / n_units, q * q, np.abs(q)
-    errors = standard_errors(squares, sizes)
-    return (
-        Estimate(n_units * float(squares.mean()), n_units * widened(squares, errors[0], step)),
-        floored(diagnostics.binder_cumulant(q), unseen_error(effective(squares, errors[0]), step)),
-        Estimate(float(sizes.mean()), widened(sizes, errors[1], step)),
-    )
 
 
 def _shown(estimate: Estimate | None) -> str:
@@ -151,29 +149,6 @@ def as_rows(found: list[Thermodynamics]) -> list[dict[str, float]]:
             row[name], row[f"{name}_error"] = (np.nan, np.nan) if estimate is None else estimate
         rows.append(row)
     return rows
-
-
-def _magnetic(m: np.ndarray, errors: list[float], beta: float, n_units: int, *, even: bool) -> tuple[Estimate, ...]:
-    """Return magnetisation, its modulus, susceptibility and Binder's cumulant, each with its error.
-
-    `errors` are those that the values of m, its modulus and its square tell of. An unseen state may differ by a flip of
-    one unit, in the magnetisation by that of all where it never varied.
-    """
-    size, square, flip = np.abs(m), m * m, 2.0 / n_units
-    step = flip if errors[0] > 0.0 else 2.0
-    mean = Estimate(0.0, 0.0) if even else Estimate(float(m.mean()), widened(m, errors[0], step))
-    response = beta * n_units
-    if even:
-        chi = Estimate(response * float(square.mean()), response * widened(square, errors[2], flip))
-    else:
-        unseen = unseen_error(effective(m, errors[0]), step * step)
-        chi = floored(diagnostics.susceptibility(m, beta, n_units), response * unseen)
-    return (
-        mean,
-        Estimate(float(size.mean()), widened(size, errors[1], flip)),
-        chi,
-        floored(diagnostics.binder_cumulant(m), unseen_error(effective(square, errors[2]), flip)),
-    )
 
 
 def _check_series(run: Samples) -> None:
@@ -357,7 +332,7 @@ def by_temperature(run: Samples) -> list[Temperature]:
                 float(e.mean()),
                 energy_error(run, energy[:, chains] * run._start.n_units, beta) / run._start.n_units,
                 float(m.mean()),
-                observable_error(m, 2.0 / run._start.n_units),
+                observable_error(m, 2.0 / run._start.n_units, longest_visit(run)),
                 lattice_energy(*sides, beta) if sides is not None else None,
                 lattice.onsager_magnetisation(beta) if sides is not None else None,
                 float(diagnostics.r_hat(e)) if np.ptp(e) > 0.0 else None,

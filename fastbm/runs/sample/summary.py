@@ -10,7 +10,7 @@ import numpy as np
 from ... import diagnostics
 from ..summary import format_value
 from .convergence import Quantity, by_group, groups, independent_families, judge, quantities, spacing, watched_names
-from .errors import across_chains, energy_error, observable_error, why_unknown
+from .errors import across_chains, energy_error, longest_visit, observable_error, why_unknown
 from .samples import Samples
 from .valleys import is_even, starts_at_one_point
 
@@ -168,7 +168,7 @@ def _mean(run: Samples, values: np.ndarray) -> Any:
     for _, chains, own in by_group(run, {"": values}, groups(run)):
         pattern = f", pattern {int(chains[0]) * n_patterns // n_chains}" if n_patterns > 1 else ""
         where = f"at beta = {run.beta[chains[0]]:g}{pattern}"
-        found.append(((float(own.mean()), observable_error(own)), where))
+        found.append(((float(own.mean()), observable_error(own, longest=longest_visit(run))), where))
     if len(found) == 1:
         return found[0][0]
     return " to ".join(f"{format_value(told)} {where}" for told, where in (found[0], found[-1]))

@@ -50,7 +50,7 @@ def why_unseen(run: Samples, n_chains: int) -> str:
         return ""
     if run._sampler in ("wolff", "swendsen-wang") and n_chains > 1:
         return ""  # couplings without frustration, and clusters go from valley to valley
-    if run._sampler == "tempering" and int(run.round_trips.sum()) >= valleys.FEWEST_CHAINS:
+    if run._sampler == "tempering" and n_chains > 1 and int(run.round_trips.sum()) >= valleys.FEWEST_CHAINS:
         return ""  # each a start of its own
     clamped, one_point = bool(run.config["sample"].get("n_patterns")), starts_at_one_point(run)
     return valleys.why_unseen(run._start, _coldest(run), n_chains, one_point=one_point, clamped=clamped)
