@@ -46,7 +46,8 @@ class BoltzmannMachine(Layout):
     offset : float
         A constant added to every energy.
     names : sequence of hashable, optional
-        Names of all units or of the visible ones, each once; kept in files, and used in pictures and warnings.
+        Names of all units or of the visible ones, each once; used in pictures and warnings, and kept in files: texts,
+        whole numbers and tuples of these as they are, others as texts.
 
     Attributes
     ----------
@@ -311,8 +312,8 @@ class BoltzmannMachine(Layout):
         Parameters
         ----------
         names : sequence of hashable or None
-            Of all units, or of the visible ones; None drops those there are. Files keep texts and whole numbers as they
-            are, and others as texts.
+            Of all units, or of the visible ones; None drops those there are. Files keep texts, whole numbers and tuples
+            of these as they are, and others as texts.
 
         Raises
         ------
@@ -377,6 +378,8 @@ class BoltzmannMachine(Layout):
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Write the machine to a small HDF5 file that `fastbm.load` reads.
+
+        Names that are neither texts nor whole numbers, nor tuples of these, are written as texts.
 
         Raises
         ------
