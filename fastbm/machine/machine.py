@@ -46,8 +46,7 @@ class BoltzmannMachine(Layout):
     offset : float
         A constant added to every energy.
     names : sequence of hashable, optional
-        Names of all units or of the visible ones, each once; used in pictures and warnings, and kept in files: texts,
-        whole numbers and tuples of these as they are, others as texts.
+        Names of all units or of the visible ones, each once; in pictures, warnings and files too (see `with_names`).
 
     Attributes
     ----------
@@ -377,9 +376,7 @@ class BoltzmannMachine(Layout):
         return cls.trusted(made, arrays["bias"], convention(units), n_hidden, float(arrays["offset"]))
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
-        """Write the machine to a small HDF5 file that `fastbm.load` reads.
-
-        Names that are neither texts nor whole numbers, nor tuples of these, are written as texts.
+        """Write the machine to a small HDF5 file that `fastbm.load` reads, names as `with_names` tells.
 
         Raises
         ------
