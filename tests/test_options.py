@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import inspect
 from typing import Any
 
@@ -182,6 +183,15 @@ def test_objects_with_arrays_can_be_compared_and_are_frozen() -> None:
     assert repr(bm.samplers.Tempering(n_betas=3, rule="gibbs")) == "Tempering(n_betas=3)"
     with pytest.raises(AttributeError):
         one.n_chains = 3
+
+
+def test_results_with_arrays_are_like_themselves_alone() -> None:
+    """To compare their fields would ask arrays whether they are true."""
+    fidelity = bm.fidelity(MODEL, np.ones((8, 6), int))
+    public = {value for name in bm.__all__ if dataclasses.is_dataclass(value := getattr(bm, name))}
+    with_arrays = {one for one in public if any("ndarray" in str(field.type) for field in dataclasses.fields(one))}
+    for one in with_arrays | {bm.Inference, type(fidelity), type(fidelity.mean)}:
+        assert one.__eq__ is object.__eq__ and one.__hash__ is object.__hash__, one
 
 
 def test_help_on_the_command_line_says_what_the_docstring_says(capsys: pytest.CaptureFixture[str]) -> None:

@@ -105,7 +105,9 @@ def _level_of_caller() -> int:
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C (or SIGTERM) stopped a run cleanly; ``run`` holds what was done and can be resumed.
+    """Ctrl-C (or SIGTERM) stopped a run cleanly; ``run`` holds what was done.
+
+    One that has a file goes on by ``fastbm.resume(error.run.path)``, one in memory does not.
 
     Attributes
     ----------

@@ -20,7 +20,7 @@ from .rows import NUMBERS, Rows
 HDF5 = (".h5", ".hdf5", ".mat")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Packed:
     """Rows of bits that are packed already.
 

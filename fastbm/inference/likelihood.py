@@ -42,7 +42,7 @@ OTHER_SIDE = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LogLikelihood:
     """The log-likelihood of data, in nats a row.
 

@@ -23,7 +23,7 @@ BYTES = ("float64", "shape")  # such an array: base64 of its bytes, little-endia
 SPARSE = ("data", "indices", "indptr", "shape")  # what a scipy.sparse.csr_array is made of
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Inference:
     """The result of a method: log Z and moments, with their errors and whether to trust them.
 

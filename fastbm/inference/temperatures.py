@@ -24,7 +24,7 @@ TOGETHER = 1 << 16  # numbers of some temperatures that stay in the second cache
 FEWEST_SPREAD = 4  # ladders from which on their spread is an error bar too, widened by Student's quantile
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Temperatures:
     """Thermodynamics along a ladder of inverse temperatures, each curve with its standard errors.
 

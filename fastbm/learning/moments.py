@@ -16,6 +16,7 @@ import numpy as np
 from ..inference.result import Inference
 from ..machine.couplings import Couplings, Layered, Sparse
 from ..machine.machine import BoltzmannMachine
+from ..machine.units import Units
 
 
 @dataclass(frozen=True)
@@ -123,12 +124,17 @@ def hidden_means(model: BoltzmannMachine, visible: np.ndarray, beta: float) -> n
     scale = -beta * units.span
     field = visible @ (scale * model.couplings.arrays[0]).astype(visible.dtype)
     field += (scale * model.flat_bias[model.n_visible :]).astype(visible.dtype)
+    return means_of(field, units)
+
+
+def means_of(exponents: np.ndarray, units: Units) -> np.ndarray:
+    """Return means of units whose odds to be down are exp(exponents); these are overwritten, and set the precision."""
     # exp is vectorised where tanh is not; these arguments are as good as infinite
-    np.exp(np.minimum(field, 80.0 if visible.dtype == np.float32 else 700.0, out=field), out=field)
-    field += 1.0
-    np.divide(units.span, field, out=field)
-    field += units.lo
-    return field
+    np.exp(np.minimum(exponents, 80.0 if exponents.dtype == np.float32 else 700.0, out=exponents), out=exponents)
+    exponents += 1.0
+    np.divide(units.span, exponents, out=exponents)
+    exponents += units.lo
+    return exponents
 
 
 def from_values(

@@ -72,11 +72,11 @@ def check_rates(rates: Any, n_visible: int) -> np.ndarray:
 def check_names(names: Any, n_visible: int, n_units: int) -> Names:
     """Return names, one for each unit and all different; where visible units alone are named, hidden ones are numbered.
 
-    They are different in files too. Numbers of NumPy become Python's.
+    They are different in files too. Numbers of NumPy become Python's, in tuples too.
     """
     if isinstance(names, (str, bytes)) or not isinstance(names, Iterable) or getattr(names, "ndim", 1) == 0:
         raise TypeError(f"names must be a list of names of units; got {names!r} ({type(names).__name__}).")
-    found = [name.item() if isinstance(name, np.generic) else name for name in names]
+    found = [_of_python(name) for name in names]
     n_given = len(found)
     if n_given == n_visible < n_units:
         found += [f"hidden {k}" for k in range(n_units - n_visible)]
@@ -96,8 +96,8 @@ def check_names(names: Any, n_visible: int, n_units: int) -> Names:
         text = next(name for name, count in Counter(kept).items() if count > 1)
         alike = " and ".join(repr(name) for name in found if as_kept(name) == text)
         raise ValueError(
-            f"names must be different for every unit in files too, which keep all but whole numbers as texts; {alike} "
-            f"are alike as {text!r}. Pass texts of your own."
+            "names must be different for every unit in files too, which keep all but whole numbers and tuples of them "
+            f"and of texts as texts; {alike} are alike as {text!r}. Pass texts of your own."
         )
     return tuple(found)
 
@@ -116,7 +116,7 @@ def check_columns(argument: str, data: Any, names: Names | None, of: str = "mode
     elif _are_numbered(columns) and not all(isinstance(name, int) for name in names[: len(columns)]):
         return data
     for k, (name, column) in enumerate(zip(names, columns, strict=False)):
-        if str(name) != str(column):
+        if str(name) != str(_of_python(column)):
             raise ValueError(
                 f"{argument} has the columns of other units than {of}: column {k} is {str(column)!r}, and unit {k} of "
                 f"{of} {str(name)!r}. Put the columns into the order of the units, or pass {argument}.to_numpy()."
@@ -158,6 +158,17 @@ def _refuse_repeated(name: Hashable, numbered: Sequence[Hashable]) -> NoReturn:
     raise ValueError(f"names must be different for every unit; {name!r} is there twice or more.")
 
 
-def as_kept(name: Hashable) -> str | int:
-    """Return a name as files keep it: texts and whole numbers as they are, others as their text."""
-    return name if type(name) in (str, int) else str(name)  # type: ignore[return-value]
+def _of_python(name: Any) -> Any:
+    """Return a name whose numbers are Python's, where they were NumPy's."""
+    if type(name) is tuple:
+        return tuple(_of_python(part) for part in name)
+    return name.item() if isinstance(name, np.generic) else name
+
+
+def as_kept(name: Hashable) -> Hashable:
+    """Return a name as files keep it: texts, whole numbers and tuples of such as they are, others as their text."""
+    return name if _is_kept(name) else str(name)
+
+
+def _is_kept(name: Any) -> bool:
+    return all(map(_is_kept, name)) if type(name) is tuple else type(name) in (str, int)

@@ -13,7 +13,7 @@ import numpy as np
 from .._base import checks
 from .._base.files import is_campaign
 from . import h5
-from .checks import Names, check_names
+from .checks import Names, as_kept, check_names
 from .h5 import NAMES, ORIGIN, RATES
 from .machine import FORMAT, BoltzmannMachine
 
@@ -74,9 +74,17 @@ def names_from_bytes(data: np.ndarray, n_units: int) -> Names:
     if data.dtype != np.uint8 or data.ndim != 1:
         raise ValueError("names must be bytes of a text")
     found = json.loads(data.tobytes().decode(errors="surrogatepass"))
-    if not isinstance(found, list) or not all(type(name) in (str, int) for name in found):
-        raise ValueError("names must be a list of texts and numbers")
-    return check_names(found, n_units, n_units)
+    if not isinstance(found, list):
+        raise ValueError("names must be a list")
+    names = _tuples(found)
+    if not all(as_kept(name) is name for name in names):
+        raise ValueError("names must be texts, whole numbers and lists of these")
+    return check_names(names, n_units, n_units)
+
+
+def _tuples(names: list[Any]) -> tuple[Any, ...]:
+    """Return lists within one another as the tuples that they were."""
+    return tuple(_tuples(name) if isinstance(name, list) else name for name in names)
 
 
 def _is_symmetric(matrix: np.ndarray) -> bool:

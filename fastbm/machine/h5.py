@@ -51,7 +51,7 @@ def arrays_of(machine: Storable) -> dict[str, np.ndarray]:
 
 
 def names_as_bytes(names: Iterable[Any]) -> np.ndarray:
-    """Return names as a file keeps them, JSON in UTF-8."""
+    """Return names as a file keeps them, JSON in UTF-8, whose lists are tuples."""
     plain = [as_kept(name) for name in names]
     return np.frombuffer(json.dumps(plain, ensure_ascii=False).encode(errors="surrogatepass"), np.uint8)
 

@@ -46,7 +46,7 @@ class BoltzmannMachine(Layout):
     offset : float
         A constant added to every energy.
     names : sequence of hashable, optional
-        Names of all units or of the visible ones, each once; kept in files, and used in pictures and warnings.
+        Names of all units or of the visible ones, each once; in pictures, warnings and files too (see `with_names`).
 
     Attributes
     ----------
@@ -311,8 +311,8 @@ class BoltzmannMachine(Layout):
         Parameters
         ----------
         names : sequence of hashable or None
-            Of all units, or of the visible ones; None drops those there are. Files keep texts and whole numbers as they
-            are, and others as texts.
+            Of all units, or of the visible ones; None drops those there are. Files keep texts, whole numbers and tuples
+            of these as they are, and others as texts.
 
         Raises
         ------
@@ -376,7 +376,7 @@ class BoltzmannMachine(Layout):
         return cls.trusted(made, arrays["bias"], convention(units), n_hidden, float(arrays["offset"]))
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
-        """Write the machine to a small HDF5 file that `fastbm.load` reads.
+        """Write the machine to a small HDF5 file that `fastbm.load` reads, names as `with_names` tells.
 
         Raises
         ------

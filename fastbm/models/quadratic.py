@@ -22,7 +22,8 @@ def from_bqm(bqm: Any) -> BoltzmannMachine:
     ----------
     bqm : dimod.BinaryQuadraticModel
         Spins or binary variables; the machine's units are of the same kind. Unit i is the i-th of
-        ``list(bqm.variables)``, and has its label as its name.
+        ``list(bqm.variables)``, and has its label as its name. Files keep labels that are texts, whole numbers or
+        tuples of these as they are, and others as texts.
 
     Returns
     -------

@@ -174,7 +174,8 @@ def _go(
         run.n_threads = threads
         run.warn_at_end()
     if not done and stop.signalled:
-        raise checks.Interrupted(f"{stop.message} nothing is lost.", run)
+        in_memory = "what was done is in error.run; with out=PATH it could go on later."
+        raise checks.Interrupted(f"{stop.message} {'nothing is lost.' if run.path else in_memory}", run)
     if done and stop.signalled and stop.requested != "SIGINT":
         raise checks.Interrupted(f"stopped by {stop.requested} when the run was finished; nothing is lost.", run)
     return run
@@ -294,6 +295,8 @@ def resume(
         If functions that the run measures, or rows that came from a generator, are not given again; or if they are
         given beside the folder of a campaign.
     """
+    if isinstance(path, Run) and path.path is None and not path.finished:
+        raise no_going_on(path)
     if is_campaign(path):
         single = {"observables": observables, "data": data, "holdout": holdout}
         if wrong := [name for name, value in single.items() if value is not None]:
@@ -334,6 +337,14 @@ def resume(
             writer.close()
             raise
         return _go(task, writer, progress, stop, model, threads)
+
+
+def no_going_on(run: Run) -> checks.StorageError:
+    """Return why a run in memory that was stopped does not go on."""
+    return checks.StorageError(
+        f"the run is not finished ({run._reader.n_blocks} blocks), and one in memory cannot be resumed. Begin it "
+        "again; with out=PATH it could be stopped and go on."
+    )
 
 
 def _finish(writer: Any, stop: Stop) -> Run:

@@ -18,7 +18,7 @@ from ..sampling.observables import Function
 from ..store import Extension
 from ..store.names import of_campaign
 from .bar import check_progress
-from .begin import _go, _stop
+from .begin import _go, _stop, no_going_on
 from .loop import Progress, Task
 from .run import Run
 from .spec import Given, build, kind_of
@@ -177,10 +177,7 @@ def _in_memory(run: Run, more: _More) -> store.Memory:
     memory = run._reader
     assert isinstance(memory, store.Memory)
     if not memory.finished:
-        raise checks.StorageError(
-            f"the run is not finished ({memory.n_blocks} blocks), and one in memory cannot be resumed. Begin it again; "
-            "with out=PATH it could be stopped and go on."
-        )
+        raise no_going_on(run)
     extension = more(memory.spec, memory.inputs, memory.state)
     kind_of(memory.spec).check_room(more.task)
     return memory.extended(extension)

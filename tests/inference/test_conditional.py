@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import fastbm as bm
-from fastbm.inference.conditional import given as given_module
+from fastbm.inference.conditional import completions, given as given_module
 from fastbm.machine.clamping import Clamped
 from tests.support import machines
 from tests.support.combinations import pairwise
@@ -241,7 +241,8 @@ def test_auto_samples_where_sums_are_long(monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.parametrize("kind", ["general", "restricted"])
 def test_rows_with_gaps_of_their_own_share_the_time_for_sums(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(given_module, "MOST_LISTED", 0)
+    for module in (given_module, completions):
+        monkeypatch.setattr(module, "MOST_LISTED", 0)
     monkeypatch.setattr(given_module, "EXACT_SECONDS", 10 * given_module.PATTERN_SECONDS)
     model = machines.machine(kind, "spin")
     rows = some_rows(model, 11).astype(float)
@@ -251,6 +252,19 @@ def test_rows_with_gaps_of_their_own_share_the_time_for_sums(kind: str, monkeypa
     found = bm.complete(model, rows)
     np.testing.assert_array_equal(found, bm.complete(model, rows, method="gibbs"))
     assert not np.array_equal(found, exact)
+
+
+def test_few_gaps_of_restricted_machines_take_no_sum_for_each_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = bm.BoltzmannMachine([np.random.default_rng(0).normal(scale=0.3, size=(20, 15))])
+    rows = some_rows(model, 3).astype(float)
+    rows[:, 4:7] = np.nan
+    truth = [bm.infer(model, "exact", clamp=(np.flatnonzero(row == row), row[row == row])).mean[:20] for row in rows]
+    monkeypatch.setattr(given_module, "_summed", lambda *_: pytest.fail("an exact sum for each row"))
+    np.testing.assert_allclose(bm.complete(model, rows), truth, atol=1e-12)
+    np.testing.assert_array_equal(bm.complete(model, rows, method="exact"), bm.complete(model, rows, threads=2))
+    monkeypatch.setattr(completions, "EXACT_SECONDS", 0.0)
+    monkeypatch.setattr(given_module, "EXACT_SECONDS", 0.0)
+    np.testing.assert_array_equal(bm.complete(model, rows), bm.complete(model, rows, method="gibbs"))
 
 
 def test_auto_sums_by_what_this_machine_takes() -> None:

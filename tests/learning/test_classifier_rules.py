@@ -80,6 +80,7 @@ def test_log_z_comes_from_any_method(monkeypatch: pytest.MonkeyPatch) -> None:
         assert log_z == pytest.approx(machines.enumerate_machine(machine).log_z, abs=1e-9)
     own = bm.BoltzmannClassifier().fit(up, labels)
     assert np.abs(own.log_z - exact.log_z).max() > 1e-3
+    assert np.isnan(own.log_z_error).all() and (exact.log_z_error == 0).all()
     monkeypatch.setattr("fastbm.learning.classifier.machines.AIS_BETAS", 300)
     sampled = bm.BoltzmannClassifier(log_z="ais").fit(up, labels)
     assert (sampled.log_z_error > 0).all()
@@ -128,6 +129,7 @@ def test_a_classifier_comes_back_from_its_file(
     assert np.array_equal(back.predict_log_proba(up), classifier.predict_log_proba(up))
     assert np.array_equal(back.predict(up), classifier.predict(up))
     assert back.settings == classifier.settings
+    np.testing.assert_array_equal(back.log_z_error, classifier.log_z_error)
     assert (back.flip_noise, back.cross_validation) == (classifier.flip_noise, classifier.cross_validation)
     assert np.array_equal(back.fit(up, labels).log_z, classifier.log_z)
     before = path.read_bytes()

@@ -56,6 +56,15 @@ def test_likelihoods_are_those_of_what_is_known(kind: str, units: str) -> None:
     assert np.array_equal(bm.log_likelihood(model, masked, beta=beta).each, found.each)
 
 
+def test_fillings_share_what_is_known() -> None:
+    model = bm.BoltzmannMachine([np.zeros((784, 200))])
+    rows = np.ones((3, 784))
+    rows[:, :12] = np.nan
+    blocks = list(completions.Gapped(model, rows * [[1], [1], [-1]]).filled())
+    assert sum(len(filled.values) for filled in blocks) == 2  # not one for each filling
+    assert completions.forecast_of_known(model, Rows.of(rows == 1, ~np.isnan(rows))) < 0.1
+
+
 def test_likelihoods_of_rows_that_lack_much_may_be_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
     model = machine("visible", seed=1)
     rows = gaps.rows_with_gaps(model, 6, part=0.6)

@@ -54,7 +54,9 @@ def test_ctrl_c_in_memory_and_in_sampling(tmp_path: Path) -> None:
     with pytest.raises(bm.Interrupted) as caught:
         sample(progress=interrupt_at(1), **options)
     run = caught.value.run
-    assert "resume" not in str(caught.value)
+    assert "resume" not in str(caught.value) and "nothing is lost" not in str(caught.value)
+    with pytest.raises(bm.StorageError, match="one in memory cannot be resumed"):
+        bm.resume(run)
     assert 0 < len(run.energy) < 20
     assert np.array_equal(run.energy, whole.energy[: len(run.energy)])
     with pytest.raises(bm.Interrupted) as caught:

@@ -17,7 +17,7 @@ from ...machine.couplings import row_blocks
 from ...machine.machine import BoltzmannMachine, check_machine
 from ...machine.magnitude import refuse_beyond_range
 from ...sampling.chains import couple_chains
-from .completions import sample_gaps
+from .completions import are_filled_in, average_gaps, sample_gaps
 from .given import How, are_pooled, draws_given, listed_means, means_given, surely_listed
 
 Given = Callable[[Clamped, How, np.ndarray], np.ndarray]
@@ -189,8 +189,8 @@ def complete(
     Notes
     -----
     Rows that lack the same entries are done together; each such set of entries has a cost of its own, but for means by
-    sums over all states of up to 12 missing and hidden units, and for rows of a restricted machine that are sampled:
-    these share their matrix products whatever they lack.
+    sums over all states of up to 12 missing and hidden units, of a restricted machine of up to 12 missing ones, and for
+    rows of such a machine that are sampled: these share their matrix products whatever they lack.
     """
     _check_model(model, beta)
     how = How.of(method, beta, n_sweeps, burn_in, rng.resolve(seed), threads_module.resolve(threads))
@@ -203,14 +203,20 @@ def complete(
     found = model.convention.values(up, np.int8 if draw else np.float64)
     n_gaps = lacking.sum(axis=1)
     how = replace(how, n_rows=int((n_gaps > 0).sum()))
-    pooled = are_pooled(model, up, lacking, how)
+
+    def put(rows: np.ndarray, filled: np.ndarray) -> None:
+        found[rows] = np.where(lacking[rows], filled, found[rows])
+
+    lo, span = model.convention.lo, model.convention.span
+    filled_in = are_filled_in(model, n_gaps, how) & (not draw)
+    pooled = are_pooled(model, up, lacking & ~filled_in[:, None], how)
     for some in _blocks(len(up), model.n_units):
-        chosen = some.start + np.flatnonzero(pooled[some])
-        if chosen.size:
-            filled = sample_gaps(model, up[chosen], lacking[chosen], _of_block(how, some.start), draw)
-            whole = model.convention.values(filled) if draw else model.convention.lo + model.convention.span * filled
-            found[chosen] = np.where(lacking[chosen], whole, found[chosen])
-    rest = np.flatnonzero(~pooled & (n_gaps > 0))
+        if (chosen := some.start + np.flatnonzero(filled_in[some])).size:
+            put(chosen, average_gaps(model, up[chosen], lacking[chosen], how))
+        if (chosen := some.start + np.flatnonzero(pooled[some])).size:
+            ups = sample_gaps(model, up[chosen], lacking[chosen], _of_block(how, some.start), draw)
+            put(chosen, lo + span * ups)
+    rest = np.flatnonzero(~filled_in & ~pooled & (n_gaps > 0))
     _, number, sizes = np.unique(np.packbits(lacking[rest], axis=1), axis=0, return_inverse=True, return_counts=True)
     number = number.ravel()
     if not draw:
@@ -218,8 +224,7 @@ def complete(
         alone, rest, number = rest[listed], rest[~listed], number[~listed]
         for some in _blocks(len(alone), model.n_units):
             chosen = alone[some]
-            means = model.convention.lo + model.convention.span * listed_means(model, up[chosen], lacking[chosen], how)
-            found[chosen] = np.where(lacking[chosen], means, found[chosen])
+            put(chosen, lo + span * listed_means(model, up[chosen], lacking[chosen], how))
     order = np.argsort(number, kind="stable")
     for chosen in np.split(rest[order], np.flatnonzero(np.diff(number[order])) + 1) if rest.size else ():
         gap, there = np.flatnonzero(lacking[chosen[0]]), np.flatnonzero(~lacking[chosen[0]])

@@ -18,24 +18,26 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import expit
+from scipy.special import expit, softmax
 
 from ..._base import rng
 from ..._base.arrays import unlike_rows
 from ..._base.threads import fan_out, single_threaded_blas
 from ...data.rows import Rows
 from ...diagnostics.verdicts import all_of
-from ...machine.clamping import Clamped
+from ...kernels.functions import LANES, add_log_sums
+from ...machine.clamping import Clamped, fields_of_hidden
 from ...machine.couplings import row_blocks
 from ...machine.machine import BoltzmannMachine
 from ..exact.method import forecast_seconds
 from ..methods import run_method
 from ..result import Inference
-from .given import How
+from .given import EXACT_SECONDS, How
 from .listed import MOST_LISTED, Listed
 
 NUMBERS = 1 << 20  # values of filled rows that are held at a time
-VALUE_SECONDS, PAIR_SECONDS = 2e-8, 1e-9  # of a listed filling, for each unit and each pair of units, about
+ROW_SECONDS, PAIR_SECONDS = 2e-5, 5e-10  # of a row whose fillings are listed, and of its products of coupled units
+WAY_SECONDS = 1e-8  # of a filling, for each unit that is missing or hidden
 LIST_SECONDS, SUM_SECONDS = 2e-4, 2e-3  # that a sum takes at least, by a list of states and by an engine
 MISSING = 2  # stands for a missing value where values are whole numbers
 ROWS = 256  # of a block, which has random numbers of its own
@@ -43,18 +45,24 @@ ROWS = 256  # of a block, which has random numbers of its own
 
 @dataclass(frozen=True)
 class Filled:
-    """Some rows with equally many missing entries, in all their completions.
+    """Some rows with equally many missing entries, and all ways to fill these in.
 
     Attributes
     ----------
     rows : (m,) array
         Numbers of the rows.
-    values : (m * 2^n_missing, n_visible) array
-        The fillings of the first row, then of the second, and so on.
+    values : (m, n_visible) array
+        The rows, 0 where an entry is missing.
+    gaps : (m, n_missing) array
+        Which entries are.
+    ways : (2^n_missing, n_missing) array
+        What they may be.
     """
 
     rows: np.ndarray
     values: np.ndarray
+    gaps: np.ndarray
+    ways: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -91,27 +99,15 @@ class Gapped:
         shares = np.bincount(self.of_row, weights, minlength=len(self._codes)).astype(np.float64)
         self.shares: np.ndarray = shares / shares.sum()
         self._missing = self._codes == MISSING
-        self._units = model.convention
-        self._n_missing = self._missing.sum(axis=1)
-        self._listed = self._n_missing <= MOST_LISTED if model.hidden_are_independent else np.zeros(len(codes), bool)
-        self._listed = self._listed[: len(self._codes)]
+        self._model = model
+        self._listed = self._missing.sum(axis=1) <= (MOST_LISTED if model.hidden_are_independent else -1)
 
     def __len__(self) -> int:
         return len(self._codes)
 
     def filled(self) -> Iterator[Filled]:
         """Yield the rows whose fillings are listed, a block at a time."""
-        for n in np.unique(self._n_missing[self._listed]).tolist():
-            numbers = np.flatnonzero(self._listed & (self._n_missing == n))
-            ways = self._units.values((np.arange(1 << n)[:, None] >> np.arange(n)) & 1, np.float64)
-            step = max(1, NUMBERS // (self._codes.shape[1] << n))
-            for first in range(0, len(numbers), step):
-                rows = numbers[first : first + step]
-                values = np.repeat(self._codes[rows].astype(np.float64), 1 << n, axis=0)
-                gaps = np.nonzero(self._missing[rows])[1].reshape(len(rows), n)
-                places = np.repeat(gaps, 1 << n, axis=0)
-                np.put_along_axis(values, places, np.tile(ways, (len(rows), 1)), axis=1)
-                yield Filled(rows, values)
+        return fillings(self._model, self._codes, np.flatnonzero(self._listed))
 
     def summed(self) -> Iterator[Alike]:
         """Yield the other rows, grouped by which entries are missing."""
@@ -133,10 +129,49 @@ class Gapped:
                 yield Alike(rows[some], known, self._codes[np.ix_(rows[some], known)].astype(np.float64))
 
 
-def log_weights(model: BoltzmannMachine, filled: Filled, beta: float) -> np.ndarray:
-    """Return log sum_h exp(-beta E(v, h)) of all fillings, (m, 2^n_missing)."""
-    found = Clamped.of(model, np.arange(model.n_visible), filled.values).log_sum_independent(beta)
-    return found.reshape(len(filled.rows), -1)
+def fillings(model: BoltzmannMachine, codes: np.ndarray, numbers: np.ndarray) -> Iterator[Filled]:
+    """Yield those rows of `codes` (m, n_visible) that `numbers` name, a block at a time.
+
+    They are values, `MISSING` where an entry is missing.
+    """
+    n_missing = (codes[numbers] == MISSING).sum(axis=1)
+    for n in np.unique(n_missing).tolist():
+        alike = numbers[n_missing == n]
+        ways = model.convention.values((np.arange(1 << n)[:, None] >> np.arange(n)) & 1, np.float64)
+        step = max(1, NUMBERS // (model.n_visible + max(model.n_hidden, n) * len(ways)))
+        for first in range(0, len(alike), step):
+            rows = alike[first : first + step]
+            missing = codes[rows] == MISSING
+            gaps = np.nonzero(missing)[1].reshape(len(rows), n)
+            yield Filled(rows, np.where(missing, 0, codes[rows]).astype(np.float64), gaps, ways)
+
+
+def hidden_fields(model: BoltzmannMachine, filled: Filled) -> np.ndarray:
+    """Return the fields of hidden units for all fillings, (m, 2^n_missing, n_hidden).
+
+    What is known pulls alike in all fillings of a row.
+    """
+    if not model.n_hidden:
+        return np.empty((len(filled.rows), len(filled.ways), 0))
+    fields: np.ndarray = filled.ways @ model.couplings.arrays[0][filled.gaps]
+    fields += fields_of_hidden(model, filled.values)[:, None]
+    return fields
+
+
+def log_weights(model: BoltzmannMachine, filled: Filled, fields: np.ndarray, beta: float) -> np.ndarray:
+    """Return log sum_h exp(-beta E(v, h)) of all fillings, (m, 2^n_missing), given the hidden units' fields."""
+    units, values, ways = model.convention, filled.values, filled.ways
+    pull = np.zeros(values.shape) if model.n_hidden else model.couplings.field(values)  # of visible units
+    bias = model.flat_bias[: model.n_visible]
+    known = (values * (bias + 0.5 * pull)).sum(axis=1) - model.offset
+    found = known[:, None] + np.take_along_axis(bias + pull, filled.gaps, axis=1) @ ways.T
+    if not model.n_hidden:
+        for own, gaps in zip(found, filled.gaps, strict=True):
+            own += 0.5 * (model.couplings.restrict(gaps).field(ways) * ways).sum(axis=1)
+    found *= beta
+    fields = fields.reshape(found.size, model.n_hidden)
+    add_log_sums(found.reshape(-1), fields, beta * units.lo, beta * units.hi, np.empty((3, LANES)))
+    return found
 
 
 def log_sum(weights: np.ndarray) -> np.ndarray:
@@ -173,9 +208,13 @@ def log_sums_of_known(
     known = True
     worst: Inference | None = None
     bounds: set[str | None] = set()
-    for filled in gapped.filled():
-        each[filled.rows] = log_sum(log_weights(model, filled, beta))
+
+    def listed(filled: Filled) -> None:
+        each[filled.rows] = log_sum(log_weights(model, filled, hidden_fields(model, filled), beta))
         bounds.add("exact")
+
+    with single_threaded_blas():
+        fan_out(listed, gapped.filled(), threads)
     for number, alike in enumerate(gapped.summed()):
         if method == "exact" and model.n_units - len(alike.known) <= MOST_LISTED:
             each[alike.rows] = Listed(Clamped.of(model, alike.known, alike.values), beta, threads).log_z()
@@ -207,16 +246,22 @@ def forecast_of_known(model: BoltzmannMachine, rows: Rows) -> float:
     n, counts = model.n_visible, np.zeros(model.n_visible + 1)
     for some in rows.blocks():
         counts += np.bincount(n - rows.known(some).sum(axis=1, dtype=np.int64), minlength=n + 1)
-    listed = model.hidden_are_independent
     seconds = 0.0
     for n_missing in np.flatnonzero(counts).tolist():
-        if listed and n_missing <= MOST_LISTED:
-            each = (1 << n_missing) * model.n_units * (VALUE_SECONDS + PAIR_SECONDS * model.n_units)
+        if model.hidden_are_independent and n_missing <= MOST_LISTED:
+            each = _seconds_of_listed(model, n_missing)
         else:
             least = LIST_SECONDS if n_missing + model.n_hidden <= MOST_LISTED else SUM_SECONDS
             each = max(forecast_seconds(_some_free(model, n_missing), moments=True), least)
         seconds += counts[n_missing] * each
     return seconds
+
+
+def _seconds_of_listed(model: BoltzmannMachine, n_missing: int) -> float:
+    """Estimate how long the sums over all fillings of a row take, moments included."""
+    n_pairs = sum(array.size for array in model.couplings.arrays)
+    n_filled = (n_missing + model.n_hidden) << n_missing
+    return ROW_SECONDS + PAIR_SECONDS * (1 + n_missing) * n_pairs + WAY_SECONDS * n_filled
 
 
 def _some_free(model: BoltzmannMachine, n_missing: int) -> BoltzmannMachine:
@@ -226,6 +271,33 @@ def _some_free(model: BoltzmannMachine, n_missing: int) -> BoltzmannMachine:
     """
     known = np.arange(model.n_visible - n_missing)
     return Clamped.of(model, known, np.full(len(known), model.convention.hi)).machine(0)
+
+
+def are_filled_in(model: BoltzmannMachine, n_gaps: np.ndarray, how: How) -> np.ndarray:
+    """Return for rows that lack so many entries whether their means soon come from all fillings, (n_rows,).
+
+    This is for restricted machines; "exact" takes as long as it does.
+    """
+    found = (n_gaps > 0) & (n_gaps <= MOST_LISTED) & (how.method in ("auto", "exact") and model.layout == "restricted")
+    if how.method == "auto":
+        numbers = np.bincount(n_gaps[found])
+        seconds = sum(m * _seconds_of_listed(model, n) for n, m in enumerate(numbers.tolist()))
+        found &= seconds <= EXACT_SECONDS
+    return found
+
+
+def average_gaps(model: BoltzmannMachine, up: np.ndarray, lacking: np.ndarray, how: How) -> np.ndarray:
+    """Return means of what is missing, (n_rows, n_visible), by all fillings; `up` and `lacking` as in `sample_gaps`."""
+    codes = np.where(lacking, MISSING, model.convention.values(up)).astype(np.int8)
+    means = np.zeros(up.shape)
+
+    def one(filled: Filled) -> None:
+        weights = log_weights(model, filled, hidden_fields(model, filled), how.beta)
+        means[filled.rows[:, None], filled.gaps] = softmax(weights, axis=1) @ filled.ways
+
+    with single_threaded_blas():
+        fan_out(one, fillings(model, codes, np.arange(len(up))), how.threads)
+    return means
 
 
 def sample_gaps(model: BoltzmannMachine, up: np.ndarray, lacking: np.ndarray, how: How, draw: bool) -> np.ndarray:

@@ -62,7 +62,8 @@ class BoltzmannClassifier:
         The labels, sorted.
     machines : list of BoltzmannMachine
     log_z, log_z_error : (n_classes,) arrays
-        log Z of each machine, and its standard error.
+        log Z of each machine, and its standard error: 0 where log Z is exact, NaN where its method has none, as the
+        one-shot rule's own value, which may be nats off.
     flip_noise : float
         What was used.
     cross_validation : dict

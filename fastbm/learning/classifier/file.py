@@ -70,7 +70,8 @@ def _check(arrays: Mapping[str, np.ndarray], machines: Sequence[BoltzmannMachine
     alone = ("scale", "flip_noise")
     for name, array in arrays.items():
         shape = () if name in alone else (len(machines),)
-        if array.shape != shape or (name != "classes" and (array.dtype.kind != "f" or not np.isfinite(array).all())):
+        known = name == "log_z_error" or np.isfinite(array).all() if array.dtype.kind == "f" else name == "classes"
+        if array.shape != shape or not known:
             raise ValueError(f"{name} is not {'one number' if name in alone else 'a number for each class'}")
     if len({(machine.n_visible, machine.units) for machine in machines}) != 1:
         raise ValueError("its machines are of different units")

@@ -6,6 +6,7 @@ response, by the formulas of `fastbm.learning.closed_forms.naive_mean_field`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -89,7 +90,7 @@ def one_shot_of_sums(sums: SpinSums, *, flip_noise: float, units: str = "binary"
 
 
 class Learned(NamedTuple):
-    """A machine and its log Z, with the standard error where that was sampled."""
+    """A machine and its log Z, with its standard error: 0 where it is exact, NaN where nothing tells it."""
 
     machine: BoltzmannMachine
     log_z: float
@@ -146,7 +147,9 @@ def learn(
     if method == ONE_SHOT:
         machine, value = one_shot(up, flip_noise=flip_noise, units=units)
         machine = machine.with_base_rates(smoothed_rates(Rows.of(up), machine))
-        return Learned(machine, value, 0.0) if log_z == "auto" else _with_log_z(machine, log_z, beta, seed, threads)
+        return (
+            Learned(machine, value, math.nan) if log_z == "auto" else _with_log_z(machine, log_z, beta, seed, threads)
+        )
     analytic = rules()[method] in CLOSED_FORMS
     if analytic:
         options = {**options, "flip_noise": flip_noise}
@@ -181,7 +184,7 @@ def _with_log_z(machine: BoltzmannMachine, method: str, beta: float, seed: int, 
     seed = rng.derive(seed, rng.MONITOR)
     found = run_method(machine, method, beta=beta, clamp=None, moments=False, seed=seed, threads=threads, **more)
     assert found.log_z is not None
-    return Learned(machine, float(found.log_z), float(found.log_z_error or 0.0))
+    return Learned(machine, float(found.log_z), math.nan if found.log_z_error is None else float(found.log_z_error))
 
 
 def warn_of_classes(told: Told, in_folds: Told) -> None:

@@ -33,7 +33,7 @@ SPANS = {"mean": 1, "second_moment": 1, "covariance": 2, "triple": 3, "populatio
 NUMBERS = ("n_rows", "n_samples", "r_hat", "precise")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Compared:
     """Moments of one order, of the data and of the machine.
 
@@ -81,7 +81,7 @@ class Compared:
         return float(np.abs(self.z).max(initial=0.0))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Fidelity:
     """The comparison of a machine with data, made by `fastbm.fidelity`.
 

@@ -5,12 +5,23 @@ Each is a class with `moments(model, rows)`; `rows` are values (m, n_visible) in
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
+
 import numpy as np
 
 from ..._base.arrays import unlike_rows
 from ..._base.threads import single_threaded_blas
 from ...data.rows import Rows
-from ...inference.conditional.completions import Alike, Filled, Gapped, log_sum, log_weights, sum_alike
+from ...inference.conditional.completions import (
+    Alike,
+    Filled,
+    Gapped,
+    hidden_fields,
+    log_sum,
+    log_weights,
+    sum_alike,
+)
 from ...inference.conditional.listed import MOST_LISTED, Listed
 from ...inference.exact.method import Exact, usual_engine
 from ...machine.clamping import Clamped
@@ -23,6 +34,7 @@ from ..moments import (
     from_values,
     hidden_means,
     learned_pairs,
+    means_of,
     without_diagonal,
 )
 from ..training_set import values_of
@@ -83,27 +95,48 @@ class GapsExact(Phase):
         gapped = Gapped(model, rows) if self._held is None else self._held
         mean, log_z = np.zeros(model.n_units), 0.0
         pairs = [np.zeros_like(array) for array in model.couplings.arrays]
-        with single_threaded_blas():
-            parts = [self._listed(model, some, gapped.shares[some.rows]) for some in gapped.filled()]
-        parts += [_summed(model, some, gapped.shares[some.rows], self.settings) for some in gapped.summed()]
-        for part in parts:
+        blocks: Iterator[Filled | Alike] = itertools.chain(gapped.filled(), gapped.summed())
+        for some in blocks:
+            part = self._part(model, some, gapped.shares[some.rows])
             assert part.log_z is not None
             mean, log_z = mean + part.mean, log_z + part.log_z
             for total, one in zip(pairs, part.pairs, strict=True):
                 total += one
         return without_diagonal(PhaseMoments(mean, tuple(pairs), log_z))
 
+    def _part(self, model: BoltzmannMachine, some: Filled | Alike, shares: np.ndarray) -> PhaseMoments:
+        if isinstance(some, Alike):
+            return _summed(model, some, shares, self.settings)
+        with single_threaded_blas():
+            return self._listed(model, some, shares)
+
     def _listed(self, model: BoltzmannMachine, filled: Filled, shares: np.ndarray) -> PhaseMoments:
-        """Return sums over rows and over their completions, listed and weighted by their probability."""
-        beta = self.settings.beta
-        log_f = log_weights(model, filled, beta)
+        """Return sums over rows and over their completions, listed and weighted by their probability.
+
+        What a row lacks varies about its means, and hidden units with it: to products of means come covariances, as
+        products of further rows.
+        """
+        beta, gaps = self.settings.beta, filled.gaps
+        fields = hidden_fields(model, filled)
+        log_f = log_weights(model, filled, fields, beta)
         log_z = log_sum(log_f)
-        weights = (shares[:, None] * np.exp(log_f - log_z[:, None])).ravel()
-        values = filled.values
+        p = np.exp(log_f - log_z[:, None])[:, None, :]
+        hidden = means_of(np.multiply(fields, -beta * model.convention.span, out=fields), model.convention)
+        means, above = (p @ filled.ways)[:, 0], (p @ hidden)[:, 0]
+        values = np.concatenate([filled.values, above], axis=1)
+        np.put_along_axis(values, gaps, means, axis=1)
+        of_gaps = filled.ways.T * p - means[:, :, None] * p
+        roots = np.zeros((*gaps.shape, model.n_units))
         if model.n_hidden:
-            values = np.concatenate([values, hidden_means(model, values, beta)], axis=1)
-        pairs = model.couplings.pair_sums(values * np.sqrt(weights)[:, None])
-        return PhaseMoments(weights @ values, pairs, float(shares @ log_z))
+            np.put_along_axis(roots, gaps[:, :, None], 1.0, axis=2)
+            roots[:, :, model.n_visible :] = of_gaps @ hidden
+        else:
+            sizes, vectors = np.linalg.eigh(of_gaps @ filled.ways)
+            vectors *= np.sqrt(np.maximum(sizes, 0.0))[:, None, :]
+            np.put_along_axis(roots, gaps[:, None, :], vectors.transpose(0, 2, 1), axis=2)
+        rows = np.concatenate([values[:, None], roots], axis=1) * np.sqrt(shares)[:, None, None]
+        pairs = model.couplings.pair_sums(rows.reshape(-1, model.n_units))
+        return PhaseMoments(shares @ values, pairs, float(shares @ log_z))
 
 
 class FreeExact(Phase):
