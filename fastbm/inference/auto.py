@@ -31,23 +31,23 @@ from .methods import METHODS, run_method
 from .scout.bases import check_start
 from .scout.marginal import Marginal, has_marginal
 from .scout.marginal_tempering import temper_seconds
-from .scout.scout import FEWEST_ROUNDS, LADDERS, LEVELS, attempt_seconds, n_levels
+from .scout.scout import BURN_IN, FEWEST_ROUNDS, LADDERS, LEVELS, attempt_seconds, n_levels
 from .witness import MOST_KEPT
 
 BUDGET = 60.0  # seconds
 TRIES = 4  # times the rounds of a tempering that importance sampling may take in all
 TEMPERED, ANNEALED = 16, 128  # ladders of a tempering, and walks of AIS, unless given
 AROUND_AIS = 10  # times a walk's own cost: trials, witnesses and what it brings along
+LOOKS = 6  # times a look around, which no size makes shorter: two trials and a bracket begin with one
 PAIR_SECONDS = 4e-10  # that the energy of one state takes for one entry of the couplings
 WORTH = (
     "log Z is a lower bound, without an error bar, short by about detail['left_out'] nats if couplings are weak, and "
     "by more if there are valleys"
 )
 PILOT = 0.06  # part of the budget that the largest trial should take, about
-AFFORDED = 0.3  # part of the budget that no trial should exceed
+AFFORDED = 0.3  # part of the budget that trials should not exceed
 KEPT_BACK = 0.1  # part of the budget that is left for what the trials do not tell
 SLOWEST_GROWTH, FASTEST_GROWTH = 4, 32  # of one trial over the one before
-FIRST = 2.0  # times the budget that a first trial, which is slower, may take and yet be repeated
 LEAST_SLOPE = 0.1  # of the time that a trial took per size: what is not larger than noise
 
 
@@ -100,10 +100,11 @@ def settle(
 
     Exact sums are taken if "exact" itself would do them within the budget, unless `exact` is False; `executor` and
     `measured` are as for `ExactSums`. Otherwise layered machines with one small side get "importance-sampling" around
-    the states of a tempering of that side, other layered machines "ais" from both ends with one side summed out, and
-    all others "tempering", whose moments can be trusted too, or "ais" where the shortest tempering takes longer than
-    the budget. How long the last two run is left to the budget; what is too short for either gets "mean-field".
-    `start` goes to the method that is chosen; one that begins at no product model refuses it.
+    the states of a tempering of that side, other layered machines "ais", from both ends where the look around that this
+    begins with is short beside the budget, and all others "tempering", whose moments can be trusted too, or "ais" where
+    the shortest tempering takes longer than the budget. How long the last two run is left to the budget, but for "ais"
+    from one end, which is forecast; what is too short for either gets "mean-field". `start` goes to the method that is
+    chosen; one that begins at no product model refuses it.
     """
     machine, n_sums = _sums(model, clamp)
     if start is not None:
@@ -183,12 +184,17 @@ def _estimate_layers(
     if not has_marginal(machine):
         return "ais", {"bracket": True}, "layers: AIS sums every second one in closed form"
     side = Marginal.of(machine, beta)
+    each = n_sums * temper_seconds(side, LADDERS, LEVELS, 1)
     if len(side.kept) <= MOST_KEPT:
-        fits = int(seconds / (n_sums * TRIES * temper_seconds(side, LADDERS, LEVELS, 1)))
+        fits = int(seconds / (TRIES * each))
         if fits >= FEWEST_ROUNDS:
             why = f"{len(side.kept)} units in the smaller side: importance-sampling around the states of a tempering"
             return "importance-sampling", {"n_sweeps": min(fits, N_SWEEPS)}, why
-    return "ais", {"bracket": True, "walk": "marginal"}, "layers: AIS, one side summed out, from both ends"
+    if LOOKS * (1.0 + BURN_IN) * FEWEST_ROUNDS * each <= seconds:
+        return "ais", {"bracket": True}, "layers: AIS from both ends"
+    # beyond some size looks around come in, of which smaller trials do not tell. Built-in speeds leave room for them
+    fits = int(AROUND_AIS * seconds / (n_sums * ais_seconds(machine)))
+    return "ais", {"n_betas": fits * BETAS.least}, "layers: AIS, from one end as a bracket takes longer"
 
 
 def tempering_seconds(model: BoltzmannMachine, beta: float) -> float:
@@ -237,19 +243,21 @@ def fit_into(
     BudgetTooSmall
         If the least size takes longer. Trials are timed, so that the answer differs from one call to the next.
     """
-    first = _timed(run, least)  # compiles what has not been compiled yet
-    taken = _timed(run, least) if first <= FIRST * seconds else first
+    taken = spent = _timed(run, least)
+    if taken <= PILOT * seconds:  # a first trial, which is slower, can be repeated
+        taken = _timed(run, least)
+        spent += taken
     if taken > seconds:
         raise BudgetTooSmall(
             f"{knob} = {least}, the least that is of any use, takes {taken:.2g} s, and the budget is {seconds:g} s."
         )
-    size, slope, spent = least, taken / least, first + taken
+    size, slope = least, taken / least
 
     while size < most and (size == least or taken < PILOT * seconds):
         growth = min(max(int(PILOT * seconds / taken), SLOWEST_GROWTH), FASTEST_GROWTH)
-        if growth * taken > AFFORDED * seconds:
+        if spent + growth * taken > AFFORDED * seconds:
             growth = 2
-            if size > least or growth * taken > seconds:
+            if size > least or spent + growth * taken > seconds:
                 break
         before = size, taken
         size = min(most, growth * size)

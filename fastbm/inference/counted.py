@@ -21,7 +21,7 @@ from .scout.marginal import Marginal, has_marginal, sides_of
 from .verdict import Verdict, judged
 
 MOST_UNITS = 21  # that are counted, or of one side
-FEW_UNITS = 14  # whose states are counted in a millisecond, as approximations take that have no error bar
+FEW_UNITS = 14  # the same, in the time of approximations that have no error bar
 MOST_OFF = 1.0  # nats that these may be off
 MOST_TERMS = 3_000_000  # states of one side times units of the other
 LOW_UNITS = 10  # that are counted together
@@ -51,9 +51,9 @@ def confront(model: BoltzmannMachine, found: Inference, beta: float) -> Inferenc
 
 def confront_approximation(model: BoltzmannMachine, found: Inference, beta: float) -> Inference:
     """Return a result that has no error bar and is no bound, not converged where counting few states says it is far."""
-    if not found.converged or model.n_units > FEW_UNITS:
+    if not found.converged:
         return found
-    truth = count(model, beta)
+    truth = count(model, beta, FEW_UNITS)
     if truth is None or abs(gap := truth.log_z - found.log_z) <= MOST_OFF + ROUNDING * abs(truth.log_z):
         return found
     reason = f"counting all states gives log Z {truth.log_z:.6g}, {gap:+.3g} from it: the approximation fails here"
@@ -61,14 +61,14 @@ def confront_approximation(model: BoltzmannMachine, found: Inference, beta: floa
     return replace(found, converged=False, detail=found.detail | {"doubt": reason})
 
 
-def count(model: BoltzmannMachine, beta: float) -> Counted | None:
-    """Count all states; None where they are too many."""
+def count(model: BoltzmannMachine, beta: float, most_units: int = MOST_UNITS) -> Counted | None:
+    """Count the states of all units, or of the smaller side; None where they are too many."""
     if has_marginal(model):
         kept, summed = sorted(map(len, sides_of(model)))
-        if kept > MOST_UNITS or summed << kept > MOST_TERMS:
+        if kept > most_units or summed << kept > MOST_TERMS:
             return None
         parts = _of_one_side(model, beta)
-    elif model.n_units > MOST_UNITS:
+    elif model.n_units > most_units:
         return None
     else:
         parts = _of_all_units(model.to_units("spin"), beta)

@@ -170,7 +170,7 @@ class ImportanceSampling(Estimator):
         if doubt:
             checks.warn(
                 f"importance-sampling: {doubt}; its error bar is not to be trusted. Raise n_sweeps, or, beyond some "
-                'tens of units in the smaller side, use "ais" with walk="marginal".'
+                'tens of units in the smaller side, use "ais".'
             )
         unsure = ""
         blocked = rounds >= ENOUGH_ROUNDS and not visited.round_trips.any()

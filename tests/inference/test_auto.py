@@ -64,6 +64,18 @@ def test_large_machines_by_forecast(budget: float, method: str) -> None:
     assert settle(model, budget=budget, **about).method == method
 
 
+@pytest.mark.parametrize(
+    ("budget", "method", "options"),
+    [(0.1, "mean-field", {}), (2.0, "ais", {"n_betas": 1440}), (10.0, "ais", {"bracket": True})],
+)
+def test_layers_by_forecast(budget: float, method: str, options: dict[str, Any]) -> None:
+    """The look around that a bracket of so many couplings begins with takes a second, the walks of AIS far less."""
+    model = bm.models.restricted(784, 200, scale=0.1, seed=1)
+    about: Any = {"beta": 1.0, "clamp": None, "moments": True, "seed": 0, "threads": 1}
+    settled = settle(model, budget=budget, **about)
+    assert (settled.method, settled.options) == (method, options)
+
+
 def test_moments_of_more_units_than_a_matrix_may_have() -> None:
     model = bm.models.ising((130, 130))
     found = calm(bm.infer, model, "auto", beta=0.3, budget=1.0)
@@ -121,6 +133,13 @@ def test_a_size_that_fills_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     clock[0] = 0.0
     work(fit_into(0.5, work, "n", 10, 10**9, on_top=False))
     assert 0.4 < clock[0] < 0.5, "the trials are part of it"
+
+    def work_of_any_size(size: int) -> None:
+        clock[0] += 0.15 + 1e-5 * size
+
+    clock[0] = 0.0
+    work_of_any_size(fit_into(0.5, work_of_any_size, "n", 10, 10**9, on_top=False))
+    assert clock[0] < 0.5, "no trial is repeated that takes much of it"
 
 
 def test_no_more_than_there_is_to_do() -> None:

@@ -109,6 +109,14 @@ def test_a_bound_far_below_its_own_estimate_has_not_converged() -> None:
     assert f"{corrected:.10g} +- {error:.2g}  (estimate)" in str(found)
 
 
+def test_one_sample_among_the_states_visited_tells_nothing() -> None:
+    """The bound is 9 nats low, and the error of an estimate by one sample so large that both agree."""
+    model = bm.BoltzmannMachine([0.32 * np.random.default_rng(0).normal(size=(43, 2))])
+    found = calm(bm.infer, model, "sampled-states", beta=1.7, seed=6, threads=1)
+    assert found.detail["probability"] == 1 / 32_000
+    assert found.converged is None and "error of 3.7 cannot tell" in found.detail["doubt"]
+
+
 def test_chains_that_disagree_are_told_and_without_a_witness_nothing_is_sure() -> None:
     trapped = bm.models.random_machine(14, scale=1.5, seed=3)
     with pytest.warns(bm.ConvergenceWarning, match="sampled-states has not converged: r_hat.*the chains disagree"):

@@ -62,7 +62,8 @@ class _Paths(Examined):
         Left out, all that the machine has are tried shortly and the one with the highest lower end of log Z is taken.
     walk : {"blocks", "marginal"}, optional
         Of layered machines: layers drawn whole, or the units of the smaller side one after the other with the other
-        side summed out, which takes several times as long and is far better at leaving a mode. "blocks" unless given.
+        side summed out. A sweep of that is better at leaving a mode and takes some ten times as long, in which blocks
+        mostly bring more. "blocks" unless given.
     """
 
     knob: ClassVar[Knob | None] = BETAS

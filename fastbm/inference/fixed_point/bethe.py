@@ -108,10 +108,11 @@ class Bethe(Iterated):
 
     Notes
     -----
-    `log_z` is no bound; on trees everything is exact. Solutions of frustrated loops may be far off; of up to 14 units
-    all states are counted, and more than a nat from them has not converged. `covariance` is the linear response as it
-    comes: its diagonal, unlike that of `second_moment`, is not the exact one where there are loops. For sparse
-    machines of more than 16,384 units both hold the coupled pairs only, as the beliefs of the pairs give them.
+    `log_z` is no bound; on trees everything is exact. Solutions of frustrated loops may be far off; of up to 14 units,
+    or as many on one side of a layered machine, all states are counted, and more than a nat from them has not
+    converged. `covariance` is the linear response as it comes: its diagonal, unlike that of `second_moment`, is not the
+    exact one where there are loops. For sparse machines of more than 16,384 units both hold the coupled pairs only, as
+    the beliefs of the pairs give them.
     """
 
     name: ClassVar[str] = "bethe"

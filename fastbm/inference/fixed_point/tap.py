@@ -174,8 +174,8 @@ class TAP(Iterated):
     `second_moment`, is not the exact one. For sparse machines of more than 16,384 units both hold the coupled pairs
     only. `detail["plefka"]` is 1 - beta^2 / n sum_ij W_ij^2 (1 - m_i^2) (1 - m_j^2); below 0 the expansion behind
     the equations does not converge, nothing here is to be trusted, and `converged` is False. So it is where log Z lies
-    below the bound of mean field at one of the starts, or, of up to 14 units, more than a nat from what counting all
-    states gives.
+    below the bound of mean field at one of the starts, or, of up to 14 units, or as many on one side of a layered
+    machine, more than a nat from what counting all states gives.
     """
 
     name: ClassVar[str] = "tap"

@@ -57,8 +57,9 @@ def infer(
         "exact", "sampled-states", "mean-field", "tap", "bethe", "ais", "reverse-ais", "tempering",
         "population-annealing", "importance-sampling", "gibbs" or "metropolis"; or "auto": exact if the forecast fits
         `budget`, 60 seconds unless given, and `exact` is not False; else, of layered machines, importance sampling
-        where one side has up to 25 units and AIS from both ends where not, and tempering elsewhere, or AIS where no
-        tempering fits, as long as the budget lasts; mean field, which in bench/estimator_map.csv is good enough almost
+        where one side has up to 25 units and AIS where not (from both ends unless the look around that this begins with
+        takes much of the budget), and tempering elsewhere, or AIS where no tempering fits, as long as the budget lasts,
+        or as the built-in speeds say it does; mean field, which in bench/estimator_map.csv is good enough almost
         nowhere, where that is too short for any of them. `start` goes to AIS and tempering, and is refused where
         neither is taken. ``detail["auto"]`` says why, with log Z by mean field as a quick look, and
         ``detail["sized"]`` what fitted: with the method's name, that option and ``detail["auto"]["options"]`` the
