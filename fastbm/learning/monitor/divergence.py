@@ -23,7 +23,7 @@ from ..training_set import Sample, means_of_known, smoothed_means
 from .metrics import Monitors
 
 FEWEST_STEPS = 10  # before which little is said: one that is long may be wanted
-MARGIN, MORE = 0.05, 10.0  # of a visible unit's one bit; and times as much after fewer steps
+MARGIN, MORE = 0.05, 100.0  # of a visible unit's one bit; and times as much after fewer steps
 GIVEN_BACK = 0.5  # part of what was gained
 UNTOUCHED = 0.1  # part of what can be gained, below which hidden units do nothing
 NOTHING = 0.005  # of a visible unit's one bit: what hidden units gain that do nothing
