@@ -73,6 +73,15 @@ def split_ratio(within: np.ndarray, between: np.ndarray, n: int) -> Any:
     return np.sqrt(np.where(~varies & (between > 0), np.inf, ratio))
 
 
+def plain_r_hat(values: np.ndarray) -> float:
+    """Return split R-hat of the values themselves, (n_samples, n_chains), in a pass over them; 1 of fewer than four."""
+    if len(values) < 4:
+        return 1.0
+    halves = split_chains(values)
+    between = len(halves) * halves.mean(axis=0).var(ddof=1)
+    return float(split_ratio(halves.var(axis=0, ddof=1).mean(), between, len(halves)))
+
+
 def r_hat(values: Any) -> Any:
     """Return rank-normalised split R-hat: 1 where chains agree with one another and with themselves.
 

@@ -22,6 +22,7 @@ from ..machine.couplings import Couplings
 from ..machine.units import Units
 from .result import check_pairs, values_from_up
 
+COUNTS = np.int32  # of samples of one chain: what is counted goes through memory more than once
 WORTH_THREADS = 1 << 19  # bits, from which on threads count them together
 MOST_COUNTS = 1 << 24  # of pairs of units, over all shares of the rows
 FEWEST_ROWS = 1 << 10  # of a share, which goes through all pairs
@@ -94,7 +95,7 @@ class PairHalves:
         self.shifts = np.unique(np.linspace(1, max(1, n_units // 2), n_shifts).astype(np.int64))
         self._half, odd = divmod(n_samples, 2)
         self._rest = self._half + odd
-        self.counts = cleared((2 + odd, n_chains, n_units * len(self.shifts)), np.int64)
+        self.counts = cleared((2 + odd, n_chains, n_units * len(self.shifts)), COUNTS)
 
     def places(self, first: int, n: int) -> np.ndarray:
         """Return where `n` samples from `first` on count: half 0 or 1, or 2 for the middle one of an odd number."""
@@ -120,14 +121,14 @@ def count_states(
 ) -> None:
     """Count states of chains, (n_samples, n_chains, ceil(n_units / 8)) uint8, unit 0 in the lowest bit.
 
-    Mutates `ups` (n_parts, n_chains, n_units) int64, whose part of a sample `parts` (n_samples,) tell, and what else is
-    given: some of `pairs`, each with a share of the states, and `halves`, of whose samples these are those from `first`
-    on.
+    Mutates `ups` (n_parts, n_chains, n_units) of `COUNTS`, whose part of a sample `parts` (n_samples,) tell, and what
+    else is given: some of `pairs`, each with a share of the states, and `halves`, of whose samples these are those from
+    `first` on.
     """
     n_samples, n_chains, n_bytes = packed.shape
     rows, n_words = packed.reshape(-1, n_bytes), 64 * -(-n_bytes // 8)
     if halves is None:
-        places, shifts, unlike = parts, np.empty(0, np.int64), np.empty((1, 1, 0), np.int64)
+        places, shifts, unlike = parts, np.empty(0, np.int64), np.empty((1, 1, 0), COUNTS)
     else:
         places, shifts, unlike = halves.places(first, n_samples), halves.shifts, halves.counts
     threads = threads if 8 * packed.size >= WORTH_THREADS else 1

@@ -69,12 +69,14 @@ class Examined(Estimator):
 class Drawn(NamedTuple):
     """Samples of a machine; `detail` tells how much work they were.
 
-    What `parts` return, which may be called side by side, `judge` makes a result of.
+    What `parts` return, which may be called side by side, `judge` makes a result of. That of `hopeless` samples will
+    hardly have converged, so that nothing is worth doing beside that such results do without.
     """
 
     detail: Mapping[str, Any]
     parts: Sequence[Callable[[], Any]]
     judge: Callable[[Sequence[Any]], Inference]
+    hopeless: bool = False
 
 
 @options

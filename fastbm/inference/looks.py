@@ -43,10 +43,11 @@ class Looks:
     def beside(self, drawn: Drawn, *, of_log_z: bool, witness: bool) -> Inference:
         """Return the result that samples tell, of log Z or not; where there are threads, looks are taken meanwhile.
 
-        On one thread, and where they are long, they wait until the result says that it has converged.
+        On one thread, where they are long, and where samples are hopeless, they wait until the result says that it has
+        converged.
         """
         looks: list[Callable[[], Any]] = []
-        if self._threads > 1 and self._is_short:  # the longest first
+        if self._threads > 1 and self._is_short and not drawn.hopeless:  # the longest first
             looks += [partial(self._witness.take, of_log_z)] if witness else []
             looks += [self._walks.take_cold] if of_log_z else [self._walks.take_hot, self._walks.take_cold]
         found = fan_out(lambda one: one(), [*looks, *drawn.parts], self._threads)

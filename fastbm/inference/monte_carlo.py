@@ -15,7 +15,7 @@ from .. import diagnostics
 from .._base.options import Least, options
 from .._base.steps import SOON, tell
 from ..diagnostics.autocorrelation import tau_and_error
-from ..diagnostics.ranks import largest_r_hats
+from ..diagnostics.ranks import largest_r_hats, plain_r_hat
 from ..machine.machine import BoltzmannMachine
 from ..sampling import make_chains
 from ..sampling.chains import kernel_of_many, resolve_order, threads_between, warn_if_periodic
@@ -32,6 +32,7 @@ from .scout.bounds import certain
 from .target_moments import OfUnits, TargetMoments, errors_of_fractions
 
 SHORT = 1.5e-3  # seconds in which samples are drawn, whose judging threads would take longer for
+HOPELESS = 1.02  # R-hat of pairs of units, sample by sample, beyond which that of units in blocks will hardly pass
 PIECE = 1 << 24  # bits of states that are held at once, about
 
 
@@ -147,7 +148,8 @@ class _Chains(Drawing):
             partial(tau_and_error, energies),
             *target.looks(),
         ]
-        return Drawn(detail, parts, partial(self._judge, model, beta, energies, target, doubt, frozen, detail))
+        judge = partial(self._judge, model, beta, energies, target, doubt, frozen, detail)
+        return Drawn(detail, parts, judge, hopeless=threads > 1 and _is_hopeless(energies, target))
 
     def _judge(
         self,
@@ -214,6 +216,12 @@ class Metropolis(_Chains):
     """
 
     name: ClassVar[str] = "metropolis"
+
+
+def _is_hopeless(energies: np.ndarray, target: TargetMoments) -> bool:
+    """Return whether a pass over what is at hand shows that chains disagree; others may do so too."""
+    pairs = HOPELESS if target.halves is None else target.halves.r_hat()
+    return plain_r_hat(energies) > diagnostics.R_HAT_LIMIT or pairs > HOPELESS
 
 
 def _is_one_point(initial: Any) -> bool:

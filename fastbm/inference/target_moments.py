@@ -13,7 +13,7 @@ from ..diagnostics.autocorrelation import standard_error
 from ..diagnostics.ranks import largest_r_hats, r_hats_of_codes
 from ..machine.machine import BoltzmannMachine
 from ..sampling.unseen import AGRESTI_COULL, rarely
-from .chain_counts import PairCounts, PairHalves, added, count_states, shares_of_pairs
+from .chain_counts import COUNTS, PairCounts, PairHalves, added, count_states, shares_of_pairs
 from .result import moments_from_up
 from .temperatures import FEWEST_SPREAD, spread_error
 
@@ -72,7 +72,7 @@ class TargetMoments:
         self.halves = PairHalves(n, n_chains, n_samples) if halves else None
         self._block = np.arange(n_samples) * min(N_BLOCKS, n_samples) // n_samples
         self._sizes = np.bincount(self._block)
-        self._sums = cleared((len(self._sizes), n_chains, n), np.int64)
+        self._sums = cleared((len(self._sizes), n_chains, n), COUNTS)
         self._done = 0
 
     def add(self, packed: np.ndarray) -> None:
@@ -100,7 +100,7 @@ class TargetMoments:
 
     def _counts(self, units: slice) -> np.ndarray:
         by_unit = np.moveaxis(self._sums[..., units], -1, 0)
-        counts = empty(by_unit.shape, np.int64)
+        counts = empty(by_unit.shape, COUNTS)
         counts[...] = by_unit
         return np.moveaxis(counts, 0, -1)
 

@@ -315,7 +315,7 @@ def _next_run(places, first, start, n):
 def count_chains(packed, chains, parts, halves, shifts, words, ups, unlike):
     """Add how often units of some chains, from the first to before the last, are up, and how often pairs differ.
 
-    Mutates `ups` (n_parts, n_chains, n_units) and `unlike` (n_halves, n_chains, n_shifts * n_units), both int64; pair
+    Mutates `ups` (n_parts, n_chains, n_units) and `unlike` (n_halves, n_chains, n_shifts * n_units), both int32; pair
     (s, i) is unit i and the one that is shifts[s] before it, all round. `packed` (n_samples, n_chains, n_bytes) uint8;
     `parts` and `halves` (n_samples,) tell where a sample counts; `words` (64 ceil(n_bytes / 8),) uint64 is room.
     Cost: six passes over the bits of 64 samples, and a population count for each part, or half, and unit, or pair.

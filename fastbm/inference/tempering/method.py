@@ -20,7 +20,7 @@ from ...machine.machine import BoltzmannMachine
 from ...sampling.chains import threads_between
 from ...sampling.engine.choice import are_worth_tables, looks_up_ladders
 from ...sampling.tempering import TemperedChains
-from ..chain_counts import count_states
+from ..chain_counts import COUNTS, count_states
 from ..estimator import SWEEPS, Drawing, Drawn, Knob, refuse_beside_betas, refuse_no_samples, sweeps
 from ..monte_carlo import PIECE, find_burn_in
 from ..result import Inference
@@ -127,7 +127,7 @@ class Tempering(Drawing):
             chains = BasedChains(path, self.n_chains, ladder, **of_chains)
         burnt = _burn_in(chains, self.burn_in, self.n_sweeps)
         before = chains.attempted.copy(), chains.accepted.copy(), chains.round_trips.copy()
-        n_up = cleared((self.n_chains, len(ladder), model.n_units), np.int64) if gathered else None
+        n_up = cleared((self.n_chains, len(ladder), model.n_units), COUNTS) if gathered else None
         energies, at_target = _record(chains, n_samples, self.thin, target, n_up, threads)
         attempted, accepted, trips = (
             now - then
