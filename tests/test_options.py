@@ -185,7 +185,7 @@ def test_objects_with_arrays_can_be_compared_and_are_frozen() -> None:
         one.n_chains = 3
 
 
-def test_results_with_arrays_are_like_themselves_alone() -> None:
+def test_dataclasses_with_arrays_are_like_themselves_alone() -> None:
     """To compare their fields would ask arrays whether they are true."""
     fidelity = bm.fidelity(MODEL, np.ones((8, 6), int))
     public = {value for name in bm.__all__ if dataclasses.is_dataclass(value := getattr(bm, name))}

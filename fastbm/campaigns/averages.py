@@ -40,23 +40,27 @@ RATIOS: dict[str, Named] = {
     "overlap_xi_over_length": (xi_over_length, ("q2", "overlap_structure_factor", "n_units", "length")),
 }
 WORST: dict[str, Function] = {"r_hat": np.nanmax, "ess": np.nanmin}  # of diagnostics the worst is told
+OF_LATTICES = ("n_units", "length")  # whatever the temperature
 CONNECTED = ("xi_over_length", "overlap_xi_over_length")  # in a field
 N = "n"
 
 
 def why_not(columns: Mapping[str, np.ndarray], name: str) -> str:
     """Return why lengths cannot be averaged that some rows have, and not what they are made of; empty if they can."""
-    there = numbers(columns[name]) if name in CONNECTED and name in columns else None
+    base, at, label = name.partition(AT)
+    there = numbers(columns[name]) if base in CONNECTED and name in columns else None
     if there is None:
         return ""
-    wanted = RATIOS[name][1]
-    made_of = [found for one in wanted if one in columns and (found := numbers(columns[one])) is not None]
+    wanted = RATIOS[base][1]
+    own = [one if one in columns and one in OF_LATTICES else f"{one}{at}{label}" for one in wanted]
+    made_of = [found for one in own if one in columns and (found := numbers(columns[one])) is not None]
     lacks = np.isnan(np.sum(made_of, axis=0)) | (len(made_of) < len(wanted))
     if not (lacks & ~np.isnan(there)).any():
         return ""
+    way = ('long("beta").' if at else "") + f'average(of={{"mean": lambda {base}: {base}}})'
     return (
-        f"{name} is not averaged: in a field it is of fluctuations about the means of each cell, which is no function "
-        f'of averages over cells. The mean of those of the cells is average(of={{"mean": lambda {name}: {name}}}).'
+        f"{base} is not averaged: in a field it is of fluctuations about the means of each cell, which is no function "
+        f"of averages over cells. The mean of those of the cells is {way}."
     )
 
 
@@ -70,8 +74,9 @@ def average(
     UserWarning
         If correlation lengths are left out that no function takes.
     """
-    for name in CONNECTED:
-        if not any(name in taken for _, taken in functions.values()) and (why := why_not(columns, name)):
+    taken = {name for _, arguments in functions.values() for name in arguments}
+    for why in dict.fromkeys(why_not(columns, name) for name in columns if name not in taken):
+        if why:
             checks.warn(why, UserWarning)
     groups: dict[tuple[Any, ...], list[int]] = {}
     for place, values in enumerate(_combinations(columns, left)):

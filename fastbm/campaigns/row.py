@@ -53,7 +53,8 @@ def columns_of(run: Any) -> Row:
     overlaps q, where they were recorded, "abs_overlap", "q2", "q4", "spin_glass_susceptibility" and
     "overlap_binder_cumulant"; other observables by their names; each with "_error". "r_hat" is the worst and "ess" the
     least of all quantities. Of a ladder they are those of its target; means at all its temperatures are beside them.
-    Of a machine that is not even these hold "magnetisation", and lengths in a field ("xi_over_length").
+    Of a machine that is not even these hold "magnetisation", and lengths in a field ("xi_over_length"), which
+    averages leave out.
     Of samples at logarithmic times they are means over chains at the last one, "time"; "correlation" is that with the
     first sample. In random and permuted order errors of these are None: the scatter between cells with seeds of their
     own, which averages tell, holds what all chains of a run share.

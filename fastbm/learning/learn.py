@@ -192,7 +192,8 @@ class Learner:
         idle = self._watch if hidden and self._watch is not None and self._watch.idle else None
         endless = bool(self.driver.converged) and self._sample.has_no_optimum(self.settings)
         likelihoods = None if astray is None else (*astray.worst, astray.independent)
-        if likelihoods is None and not math.isnan(likelihood):
+        stopped = self.settings.optimizer == "l-bfgs" and not self.driver.converged  # which says enough
+        if likelihoods is None and not math.isnan(likelihood) and not stopped:
             n_steps = FEWEST_STEPS if self._watch is None else self._watch.n_steps
             alone = lack(likelihood + SURE * error, self.start, self._sample, self.settings, n_steps)
             likelihoods = None if math.isnan(alone) else (likelihood, likelihood, alone)

@@ -38,7 +38,10 @@ class Verdict(NamedTuple):
 
     @property
     def diverged(self) -> bool:
-        """Whether learning diverged: the best machine is kept, which may be worse than independent units."""
+        """Whether rows are far less likely than under independent units, or learning lost what it had gained.
+
+        The machine that is kept is the best that was looked at.
+        """
         return not np.isnan(self.likelihoods[0])
 
     @property

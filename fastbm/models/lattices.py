@@ -39,7 +39,7 @@ def ising(
     random_field : float
         Standard deviation of normal fields that are added to the biases, one for each unit.
     seed : int or None
-        Draws the fields.
+        Draws the random fields, and is refused where there are none.
 
     Returns
     -------
@@ -50,7 +50,7 @@ def ising(
     ------
     ValueError
         For an empty shape, one of more than 2^31 - 1 units, a periodic side of length 1, which would couple units to
-        themselves, or a negative `random_field`.
+        themselves, a negative `random_field`, or a `seed` without one.
 
     References
     ----------
@@ -71,6 +71,8 @@ def ising(
     about = {"shape": sides, "coupling": coupling, "field": field, "periodic": bool(periodic)} | of_fields
     if of_fields:
         about["seed"] = seed
+    elif seed != 0:
+        raise ValueError("seed draws random fields, and random_field is 0: leave seed out, or pass random_field.")
     return named(_lattice(sides, i, j, np.full(len(i), coupling), fields), "ising", **about)
 
 

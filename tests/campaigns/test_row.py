@@ -132,3 +132,8 @@ def test_lengths_in_a_field_are_of_fluctuations_and_not_averaged_over_disorder(f
         table.crossing("xi_over_length")
     mean = table.average(of={"mean": lambda xi_over_length: xi_over_length})
     assert mean["mean"] == pytest.approx(2 * lengths)
+    several = bm.sample(model, beta=[0.2, 0.3], n_chains=32, n_sweeps=200, observables=names, seed=1)
+    row = columns_of(several)
+    assert "xi_over_length@0.2" in row and "xi_over_length" not in row
+    with pytest.warns(UserWarning, match=r"^xi_over_length is not averaged: .* is long\(\"beta\"\)\.average\("):
+        Table.of([{"model.seed": seed} for seed in (1, 2)], [row, row]).average()

@@ -192,6 +192,8 @@ def test_a_machine_that_prefers_other_states_than_the_rows_is_told(method: str, 
     assert log_likelihood(run) < alone - 2.0 and run.converged is False
     assert f"units on their own have {alone:.4g}" in run.doubt and "worse than independent units" in run.summary()
     assert bm.fit(rows, "pseudolikelihood", l2=0.1).converged
+    if method == "rise":  # what has not come to rest is told so
+        assert bm.fit(rows, method, epochs=1).doubt.startswith("the gradient is")
 
 
 @pytest.mark.parametrize(

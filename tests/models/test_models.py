@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from fastbm import models, sample
+from fastbm.runs.sample.physics import square_lattice
 from tests.support.combinations import pairwise
 from tests.twins import reference
 
@@ -100,7 +101,7 @@ def test_random_fields_are_added_to_the_biases_of_the_same_couplings(make):
     assert np.array_equal(make(**about).bias, made.bias)
     assert not np.array_equal(make(**about | {"seed": 1}).bias, made.bias)
     run = sample(made, beta=0.3, n_chains=8, n_sweeps=64, observables=["structure_factor"])  # it is a lattice still
-    assert len(run.observables["structure_factor"])
+    assert len(run.observables["structure_factor"]) and square_lattice(run) is None  # and not Onsager's
 
 
 def test_a_periodic_side_of_two_has_both_bonds():
@@ -233,6 +234,7 @@ BAD = {
     "coupling nan": (lambda: models.ising((3, 3), coupling=math.nan), ValueError, ["coupling must be finite"]),
     "coupling text": (lambda: models.curie_weiss(3, coupling="strong"), TypeError, ["coupling must be a number"]),
     "field text": (lambda: models.ising(3, field="up"), TypeError, ["field must be a number"]),
+    "seed of no field": (lambda: models.ising((3, 3), seed=1), ValueError, ["seed draws random fields"]),
     "random field": (lambda: models.ising((3, 3), random_field=-1.0), ValueError, [
         "random_field must be at least 0; got -1"]),
     "no spins": (lambda: models.sherrington_kirkpatrick(0), ValueError, ["n must be at least 1", "0"]),

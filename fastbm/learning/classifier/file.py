@@ -70,7 +70,9 @@ def _check(arrays: Mapping[str, np.ndarray], machines: Sequence[BoltzmannMachine
     alone = ("scale", "flip_noise")
     for name, array in arrays.items():
         shape = () if name in alone else (len(machines),)
-        known = name == "log_z_error" or np.isfinite(array).all() if array.dtype.kind == "f" else name == "classes"
+        known = name == "classes"
+        if array.dtype.kind == "f":
+            known = bool((np.isfinite(array) | (np.isnan(array) & (name == "log_z_error"))).all())
         if array.shape != shape or not known:
             raise ValueError(f"{name} is not {'one number' if name in alone else 'a number for each class'}")
     if len({(machine.n_visible, machine.units) for machine in machines}) != 1:

@@ -95,10 +95,10 @@ def fisher_errors(
     -------
     Errors
         `detail["unidentified"]` names what the data do not determine, such as the coupling of two units that are never
-        on together: its error is `inf` unless the penalty holds it. `detail["pulled"]` counts couplings that the
-        penalty moves by more than their error, to first order. Of "monte-carlo" and "rows" `detail["relative_error"]`
-        is that of the errors themselves. `detail["information"]` and `detail["mean"]` are the information of a row, its
-        diagonal, and the means of the statistics, in the order of `Statistics`.
+        on together: its error is `inf` unless the penalty holds it. `detail["pulled"]` are the numbers of
+        couplings that the penalty moves by more than their error, to first order. Of "monte-carlo" and "rows"
+        `detail["relative_error"]` is that of the errors themselves. `detail["information"]` and `detail["mean"]` are
+        the information of a row, its diagonal, and the means of the statistics, in the order of `Statistics`.
 
     Raises
     ------
@@ -129,7 +129,7 @@ def fisher_errors(
     names = tuple(statistics.name(int(k)) for k in np.flatnonzero(unidentified))
     weights = model.couplings.from_vector(errors[: statistics.n_pairs])
     about_row = {"information": np.diagonal(found.matrix), "mean": found.mean}
-    pulled = int((np.abs(pull) > errors)[: statistics.n_pairs].sum())
+    pulled = np.flatnonzero((np.abs(pull) > errors)[: statistics.n_pairs])
     detail = {**found.detail, **about_row, "n_parameters": len(statistics), "unidentified": names, "pulled": pulled}
     return Errors(weights, errors[statistics.n_pairs :], f"fisher {found.method}", detail)
 

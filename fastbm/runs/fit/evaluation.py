@@ -37,6 +37,7 @@ from .refits import Refits, Refitting
 EXACT_SECONDS = 60.0  # log Z is exact where it takes no longer
 AIS_SECONDS, FEWEST_BETAS = 0.3, 100  # of annealing after rules that need no log Z, unless it is asked for
 FIDELITY_SECONDS = 60.0
+MOST_NAMED = 3  # couplings
 FLOAT = Stream("<f8")
 
 
@@ -261,10 +262,19 @@ class Evaluation:
             model, n_rows=n_rows, beta=s.beta, rows=rows, row_weights=weights, l2=s.l2, l2_bias=s.l2_bias, seed=seed,
             threads=self._threads,
         )  # fmt: skip
-        if pulled := found.detail["pulled"]:
-            checks.warn(
-                f"the penalty moves couplings by more than their standard errors, {pulled} of them. Errors leave that "
-                "out: they are those of the penalised maximum about its own mean. Lower l2."
-            )
+        self._warn_of_pulled(model, found.detail["pulled"])
         of_steps = variance_of_steps(model, self._sample, s, found, self._threads)
         return found if of_steps is None else found.widened(Statistics(model).parameters(of_steps))
+
+    def _warn_of_pulled(self, model: BoltzmannMachine, pulled: np.ndarray) -> None:
+        """Warn of couplings that the penalty moves, but for those that only a penalty keeps finite."""
+        if not model.n_hidden:
+            endless = self._sample.open_parameters(replace(self._settings, l2=0.0, l2_bias=0.0))
+            pulled = pulled[~Statistics(model).vector(endless)[pulled].astype(bool)]
+        if len(pulled):
+            names = ", ".join(Statistics(model).name(int(k)) for k in pulled[:MOST_NAMED])
+            more = f" and {len(pulled) - MOST_NAMED} more" if len(pulled) > MOST_NAMED else ""
+            checks.warn(
+                f"the penalty moves {len(pulled)} couplings by more than their standard errors, {names}{more}. Errors "
+                "leave that out: they are those of the penalised maximum about its own mean. Lower l2."
+            )

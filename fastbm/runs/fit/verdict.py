@@ -80,7 +80,8 @@ def doubt_of(run: Learned) -> str:
     if found is not None and found.diverged:
         last, best, independent = found.likelihoods
         if last >= best:
-            return f"rows came to {last:.4g} nats{_by_bound(run)} only, where units on their own have {independent:.4g}"
+            only = f"{last:.4g} nats{_by_bound(run, found)} only"
+            return f"rows came to {only}, where units on their own have {independent:.4g}"
         return f"learning diverged; the best parameters are kept, with {best:.4g} nats a row"
     if found is not None and found.idle:
         return "hidden units do nothing: rows are no likelier than units on their own have them"
@@ -135,26 +136,34 @@ def _is_off(run: Learned, found: Verdict) -> bool:
     return failed and run.config["fit"]["optimizer"] == "natural"
 
 
-def _by_bound(run: Learned) -> str:
-    return " by a lower bound" if "log_likelihood_bound" in run.evaluation else ""
+def _by_bound(run: Learned, found: Verdict) -> str:
+    if "log_likelihood_bound" not in run.evaluation:
+        return ""
+    return " by a lower bound" if run.evaluation["log_likelihood_bound"][-1] == found.likelihoods[0] else ""
 
 
 def _of_divergence(run: Learned, found: Verdict) -> str:
     settings = run.config["fit"]
     last, best, independent = found.likelihoods
     if settings["free"] == "none":
-        formula = settings["optimizer"] == "none"
-        more = "Raise flip_noise or ridge" if formula else f"Raise l2 (it was {settings['l2']:g})"
+        from ...learning.closed_forms.learn import CLOSED_FORMS  # few runs come to this
+
+        if (rule := CLOSED_FORMS.get(settings["method"])) is None:
+            more = f"Raise l2 (it was {settings['l2']:g})"
+        else:
+            more = "Raise flip_noise or ridge" if rule.inverts else "Raise flip_noise"
         return (
             f"the machine that {settings['method']} comes to prefers states unlike the rows, which have {last:.4g} "
             f"nats under it, and {independent:.4g} where units are on their own. {more}, or learn by "
             '"monte-carlo", which looks at the machine\'s own states.'
         )
     if last >= best:
+        way = f"Raise epochs (it was {settings['epochs']}), try another seed or start, or lower "
+        way += f"learning_rate (it was {settings['learning_rate']:g})."
         return (
-            f"learning is worse than nothing learned: rows came to {last:.4g} nats{_by_bound(run)}, where units on "
-            f"their own have {independent:.4g}. Raise epochs (it was {settings['epochs']}), try another seed or start, "
-            f"or lower learning_rate (it was {settings['learning_rate']:g})."
+            f"learning is worse than nothing learned: rows came to {last:.4g} nats{_by_bound(run, found)}, where units "
+            f"on their own have {independent:.4g}. "
+            + ("Try another seed or start." if settings["optimizer"] == "l-bfgs" else way)
         )
     return (
         f"learning diverged: rows came to {last:.4g} nats, where units on their own have {independent:.4g} and the "

@@ -16,6 +16,7 @@ from ...diagnostics.autocorrelation import standard_errors
 from .errors import effective, energy_error, floored, longest_visit, observable_error, unseen_error, widened
 from .samples import Samples
 from .series import At, of_states
+from .valleys import holds_units
 
 
 def of_magnetisations(
@@ -111,7 +112,7 @@ def mirrors_of(run: Samples, at: At, m: np.ndarray) -> Mirrors | None:
     and biases differ.
     """
     bias = run._start.to_units("spin").flat_bias
-    if run.config["sample"].get("n_patterns"):
+    if holds_units(run):
         return None
     if np.ptp(bias) == 0.0:
         pull = bias[0] * len(bias) * m

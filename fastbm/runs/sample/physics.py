@@ -355,7 +355,9 @@ def square_lattice(run: Samples) -> tuple[int, int] | None:
     if run.config.get("sample", {}).get("n_patterns"):
         return None
     origin = run.config.get("model", {}).get("origin", {})
-    if origin.get("name") != "ising" or not origin["periodic"] or origin["coupling"] != 1.0 or origin["field"] != 0.0:
+    if origin.get("name") != "ising" or not origin["periodic"] or origin["coupling"] != 1.0:
+        return None
+    if origin["field"] != 0.0 or origin.get("random_field"):
         return None
     sides = origin["shape"]
     return (sides[0], sides[1]) if len(sides) == 2 and min(sides) >= 3 else None

@@ -16,8 +16,12 @@ LONG_SECONDS = 10.0  # of one thread, by the built-in speeds, of which a look of
 
 def is_even(run: Samples) -> bool:
     """Return whether the machine that is sampled is even under a flip of all units; with clamped ones it never is."""
-    held = run.config["sample"].get("n_patterns") and run._reader.inputs["clamp/indices"].size
-    return not held and run._start_is_even
+    return not holds_units(run) and run._start_is_even
+
+
+def holds_units(run: Samples) -> bool:
+    """Return whether units are clamped."""
+    return bool(run.config["sample"].get("n_patterns") and run._reader.inputs["clamp/indices"].size)
 
 
 def starts_at_one_point(run: Samples) -> bool:

@@ -56,7 +56,8 @@ class WordChains(Engine):
     """Chains of which a block is `n_words` words of 32; chain c of a block is bit c % 32 of word c // 32.
 
     Chains beyond those asked for fill up the last word, and are chains like the others, as those of a word may share
-    what is drawn: the path of a chain does not depend on how many there are.
+    what is drawn: the path of a chain does not depend on how many there are, but, where starts are given, that of
+    chains of the last word on the last of these, which fills it up.
     """
 
     word_chains: ClassVar[int]  # by which chains are run together or apart, and given temperatures
