@@ -70,13 +70,15 @@ class Drawn(NamedTuple):
     """Samples of a machine; `detail` tells how much work they were.
 
     What `parts` return, which may be called side by side, `judge` makes a result of. That of `hopeless` samples will
-    hardly have converged, so that nothing is worth doing beside that such results do without.
+    hardly have converged, so that nothing is worth doing beside that such results do without. `shared`, if there is
+    any, takes a number of threads, and what it returns comes before that of the parts.
     """
 
     detail: Mapping[str, Any]
     parts: Sequence[Callable[[], Any]]
     judge: Callable[[Sequence[Any]], Inference]
     hopeless: bool = False
+    shared: Callable[[int], Any] | None = None
 
 
 @options

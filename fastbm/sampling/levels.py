@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from .._base import rng, threads as threads_module
 from .._base.halting import Halted
+from .._base.threads import fan_out
 from ..machine.machine import BoltzmannMachine
 from .chains import couple_chains, make_chains, resolve_order, start_bits
 from .engine.lookup import LookupChains
 from .engine.temperatures import Ladders, Samples, TemperingChains
+
+WORTH_SHARING = 1 << 19  # bytes of states, from which on threads turn some each into rows
 
 
 class ByReplica:
@@ -192,12 +197,16 @@ class ByLevel:
             samples.counts[t : t + some], samples.trips[t : t + some] = kept.counts, kept.trips[:, :n_ladders]
             by_level = kept.energies.reshape(some, n_betas, self.n_ladders)
             samples.energies[t : t + some] = by_level[..., :n_ladders].swapaxes(1, 2)
-            rows = engine.rows_of(kept.states.reshape(-1, *kept.states.shape[2:]))
-            self._write(samples, slice(t, t + some), rows.reshape(some, -1, rows.shape[1]), begin)
+            n_parts = engine.threads if kept.states.nbytes >= WORTH_SHARING else 1
+            ends = [some * k // n_parts for k in range(n_parts + 1)]
+            fan_out(partial(self._write, samples, t, kept.states, begin), list(pairwise(ends)), n_parts)
         return samples
 
-    def _write(self, samples: Samples, some: slice, rows: np.ndarray, begin: int) -> None:
-        """Write rows of lanes from block `begin` on, (n, lanes, n_bytes), as `some` samples. Mutates `samples`."""
+    def _write(self, samples: Samples, t: int, states: np.ndarray, begin: int, part: tuple[int, int]) -> None:
+        """Write a part of the states of blocks from `begin` on as samples from number `t` on. Mutates `samples`."""
+        states, some = states[slice(*part)], slice(t + part[0], t + part[1])
+        rows = self.engine.rows_of(states.reshape(-1, *states.shape[2:]))
+        rows = rows.reshape(len(states), -1, rows.shape[1])
         n_ladders, n_betas = samples.energies.shape[1:]
         target = self.n_ladders * (n_betas - 1) - self.engine.block_lanes * begin
         samples.states[some] = rows[:, target : target + n_ladders]

@@ -148,14 +148,12 @@ class Tempering(Drawing):
         else:
             told = partial(of_levels, model, beta, path, ladder, solve, energies, at_target, detail)
         looks = target.looks() if target else []
-        if energies[..., 0].size >= WORTH_A_THREAD:  # threads share the levels
-            known, n_parts = told(threads), 2 * threads
-            parts: list[Callable[[], Any]] = [lambda: known]
-        else:
-            parts, n_parts = [partial(told, 1)], 1
-        parts += [partial(largest_r_hats, [some], 1) for some in np.array_split(energies, n_parts, axis=2)]
+        many = energies[..., 0].size >= WORTH_A_THREAD  # so that threads may share the levels
+        parts: list[Callable[[], Any]] = [] if many else [partial(told, 1)]
+        levels = np.array_split(energies, 2 * threads if many else 1, axis=2)
+        parts += [partial(largest_r_hats, [some], 1) for some in levels]
         judge = partial(_judge, model, beta, energies.shape, target, len(looks), path is not None)
-        return Drawn(detail, [*parts, *looks], judge)
+        return Drawn(detail, [*parts, *looks], judge, shared=told if many else None)
 
 
 def _judge(
