@@ -70,9 +70,8 @@ def _energies_after(chains: Sweeping, most: int) -> np.ndarray:
     """Advance by at most so many sweeps, as many as are soon done in one call; return energies after each."""
     if isinstance(chains, (TemperedChains, Engine)):
         n = min(most, max(1, int(SOON / chains.sweep_seconds)))
-        if isinstance(chains, TemperedChains):
-            return chains.energies_after(n)
-        found: np.ndarray = chains.record(n, 1)["samples/energy"]
+        alone = {"whole": False} if isinstance(chains, TemperedChains) else {}  # the target's
+        found: np.ndarray = chains.record(n, 1, **alone)["samples/energy"]
         return found
     chains.sweep(1)
     return chains.energies()[None]

@@ -217,11 +217,7 @@ class TemperedChains(Adapter):
             "tempering/round_trips": Stream("<i8", (self.n_chains,)),
         }
 
-    def energies_after(self, n_sweeps: int) -> np.ndarray:
-        """Advance by so many sweeps; return energies at the target after each, (n_sweeps, n_chains), without offset."""
-        return self._recorded(n_sweeps, 1, whole=False)["samples/energy"]
-
-    def record(self, n_samples: int, thin: int) -> dict[str, np.ndarray]:
+    def record(self, n_samples: int, thin: int, *, whole: bool | None = None) -> dict[str, np.ndarray]:
         """Advance by `n_samples` times `thin` sweeps, and return rows of every stream after every `thin`.
 
         Returns
@@ -230,28 +226,25 @@ class TemperedChains(Adapter):
             ``samples/states`` (n_samples, n_chains, ceil(n_units / 8)) uint8, unit 0 in the lowest bit, and
             ``samples/energy`` (n_samples, n_chains), without offset, at the target; ``tempering/energy`` (n_samples,
             n_chains, n_betas), with offset, at every level; ``tempering/accepted``, ``tempering/attempted``,
-            ``tempering/round_trips``: the attributes. Where the whole ladder is recorded, ``ladder/states`` (n_samples,
-            n_chains, n_betas, ceil(n_units / 8)) besides.
+            ``tempering/round_trips``: the attributes. Where the `whole` ladder is recorded, ``ladder/states``
+            (n_samples, n_chains, n_betas, ceil(n_units / 8)) besides.
         """
-        return self._recorded(n_samples, thin, whole=self._whole)
-
-    def _recorded(self, n_samples: int, thin: int, *, whole: bool) -> dict[str, np.ndarray]:
-        samples = None
+        whole = self._whole if whole is None else whole
+        wanted, found = (n_samples, thin), None
         if self._moves is None:
-            samples = self._place.record(n_samples, thin, self._ladders(), self.n_chains, whole=whole)
-        samples = samples or self._record_one_by_one(n_samples, thin, whole=whole)
-        return samples.rows(self._offset)
+            found = self._place.record(*wanted, self._ladders(), self.n_chains, whole=whole)
+        return (found or self._record_one_by_one(*wanted, whole=whole)).rows(self._offset)
 
     def _record_one_by_one(self, n_samples: int, thin: int, *, whole: bool) -> Samples:
-        shape = self.n_chains, len(self.betas), -(-self.n_units // 8)
-        samples = Samples(n_samples, *shape, whole=whole)
+        samples = Samples(n_samples, self.n_chains, len(self.betas), -(-self.n_units // 8), whole=whole)
         for t in range(n_samples):
             self.sweep(thin)
             lanes = self.lanes
-            packed = self.engine.packed(None if whole else lanes[:, -1])
-            samples.states[t] = packed[lanes[:, -1]] if whole else packed
-            if samples.whole is not None:
-                samples.whole[t] = packed[lanes]
+            if samples.whole is None:
+                samples.states[t] = self.engine.packed(lanes[:, -1])
+            else:
+                samples.whole[t] = self.engine.packed()[lanes]
+                samples.states[t] = samples.whole[t, :, -1]
             samples.energies[t], samples.counts[t] = self.engine.energies()[lanes], self._counts
             samples.trips[t] = self.round_trips
         return samples
