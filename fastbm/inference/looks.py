@@ -50,14 +50,12 @@ class Looks:
         if self._threads > 1 and self._is_short and not drawn.hopeless:  # the longest first
             looks += [partial(self._witness.take, of_log_z)] if witness else []
             looks += [self._walks.take_cold] if of_log_z else [self._walks.take_hot, self._walks.take_cold]
-        parts, n_looks = list(drawn.parts), len(looks)
-        if drawn.shared is not None and looks:
-            parts = [partial(drawn.shared, 1), *parts]
-        elif drawn.shared is not None:
-            known = drawn.shared(self._threads)
-            parts = [lambda: known, *parts]
+        shared, parts = drawn.shared, list(drawn.parts)
+        known = [] if shared is None or looks else [shared(self._threads)]
+        if shared is not None and looks:
+            parts.insert(0, partial(shared, 1))
         found = fan_out(lambda one: one(), [*looks, *parts], self._threads)
-        return drawn.judge(found[n_looks:])
+        return drawn.judge([*known, *found[len(looks) :]])
 
     def examined(self, found: Inference) -> Inference:
         """Return a result with the verdict of an independent check."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -134,3 +136,18 @@ def test_errors_of_penalised_estimates_are_their_deviation(units: str) -> None:
     assert abs(ratios.mean() - 1) < 0.04 and np.abs(ratios - 1).max() < 0.16
     plain = sets.vector(fisher_errors(sets.model, n_rows=N_ROWS, beta=0.8))
     assert np.mean(plain / found.std(axis=0)) > 1.03  # what the penalty takes away is seen
+
+
+def test_couplings_that_a_penalty_pulls_beyond_their_errors_are_counted() -> None:
+    """As they are where the fit without it ends; errors of penalised estimates leave that out."""
+    rows, off = draw(planted("binary", seed=8), 40_000, seed=0), np.triu_indices(6, 1)
+    about: dict[str, Any] = {"units": "binary", "evaluate": "none", "errors": "fisher"}
+    free = bm.fit(rows, "exact", **about).model.weights
+    with pytest.warns(bm.ConvergenceWarning, match=r"the penalty moves \d+ couplings") as told:
+        run = bm.fit(rows, "exact", l2=1e-3, **about)
+    pulled = np.abs(run.model.weights - free)[off] > run.errors["weights"][-1][off]
+    assert f"moves {pulled.sum()} couplings" in str(told[0].message) and 3 <= pulled.sum() < 15
+    bm.fit(rows, "exact", l2=1e-6, **about)  # without a warning
+    rows[rows[:, 0] == 1, 1] = 0  # nor is there one of what only the penalty keeps finite
+    with pytest.warns(bm.ConvergenceWarning, match=r"the penalty moves \d+ couplings by .*, weights\[0, 2\],"):
+        bm.fit(rows, "exact", l2=1e-3, **about)

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..._base import checks, rng, threads as threads_module
+from ..._base.arrays import unlike_rows
 from ..._base.shown import brief
 from ..._base.threads import single_threaded_blas
 from ..._base.workers import Pieces, before_anything, check_executor
@@ -144,8 +145,8 @@ def pair_information(
     rows = Rows.of(up)
     together = Together.of(block, trials, rows)
     n_resamples = checks.whole("n_resamples", n_resamples, least=2)
-    patterns, code = np.unique(up, axis=0, return_inverse=True)
-    code = code.ravel()
+    first, code = unlike_rows(up)
+    patterns = up[first]
     worth = _worth(up, code, together)
     whole, machine = _entropies(patterns, np.bincount(code, minlength=len(patterns)), worth, threads)
     if machine is None or whole[0] - whole[2] <= 0.0:
@@ -222,7 +223,8 @@ def _of_piece(rows: _Resampled, k: int, threads: int | None = 1) -> tuple[float,
         about = {"seed": rng.derive(rows.seed, rng.MODEL, k), "threads": threads_module.resolve(threads)}
         packed = draw_exactly(rows.machine, 1.0, (1, int(rows.worth[2])), **about)[0]
         up = np.unpackbits(packed, axis=1, count=rows.machine.n_units, bitorder="little")
-        return _entropies(*np.unique(up, axis=0, return_counts=True), np.full(3, len(up)), threads)[0]
+        first, code = unlike_rows(up)
+        return _entropies(up[first], np.bincount(code), np.full(3, len(up)), threads)[0]
 
 
 def _worth(up: np.ndarray, code: np.ndarray, together: Together) -> np.ndarray:

@@ -12,7 +12,6 @@ from hypothesis import given, settings, strategies as st
 
 import fastbm as bm
 from fastbm.kernels.sampling.dense import init_fields_dense, room_of_fields
-from fastbm.machine.couplings import Couplings
 from fastbm.machine.up_form import up_form
 from fastbm.sampling import make_chains
 from fastbm.sampling.engine.engine import Engine
@@ -376,33 +375,7 @@ def test_flips_are_counted(kernel: str, rule: str) -> None:
         assert chains.n_flips == total
 
 
-# Orders
-
-
-@pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("n_units", [1, 3, 70_000])
-def test_orders_do_not_depend_on_how_sweeps_are_cut(order: str, n_units: int) -> None:
-    from fastbm.sampling.engine.orders import sites, visit_order
-
-    chain = bm.models.ising((n_units,), periodic=False) if n_units > 1 else machines.flat(1)
-    couplings: Couplings = chain.couplings
-    visit, length = visit_order(order, couplings), max(1, 65_536 // n_units)
-    assert sorted(visit.tolist()) == list(range(n_units))
-
-    def all_rows(first: int, n_sweeps: int) -> np.ndarray:
-        found = []
-        for rows, count in sites(order, visit, 1, first, n_sweeps):
-            assert rows.dtype == np.int32 and rows.flags.c_contiguous
-            found += [rows[t % len(rows)] for t in range(count)]
-        return np.array(found)
-
-    start, n_sweeps = length - 1, 4
-    whole = all_rows(start, n_sweeps)
-    parts = [all_rows(start, 1), all_rows(start + 1, 2), all_rows(start + 3, 1)]
-    assert np.array_equal(whole, np.concatenate(parts))
-    assert len(all_rows(start, 0)) == 0
-    if order == "permuted":
-        assert np.array_equal(np.sort(whole, axis=1), np.tile(np.arange(n_units), (4, 1)))
+# Single units
 
 
 @pairwise(rule=RULES, order=ORDERS, kernel=["dense", "sparse"])

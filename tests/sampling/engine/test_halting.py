@@ -12,12 +12,13 @@ import pytest
 import fastbm as bm
 from fastbm._base import arrays
 from fastbm._base.halting import Halted
+from fastbm.machine.couplings import Couplings
 from fastbm.sampling import make_chains
 from fastbm.sampling.engine.dense import DenseChains
 from fastbm.sampling.engine.engine import Engine
 from fastbm.sampling.engine.fixed_point import FixedPoint
 from fastbm.sampling.engine.lanes import PIECE_SECONDS
-from fastbm.sampling.engine.orders import ORDERS
+from fastbm.sampling.engine.orders import ORDERS, sites, visit_order
 from tests.support import machines
 
 PROMPT = 0.2  # seconds, the design's
@@ -206,3 +207,27 @@ def test_a_sweep_of_the_largest_dense_machine_is_left_at_once(rule: str) -> None
     with pytest.raises(Halted):
         chains.sweep(1)  # broken off while fields are filled
     assert chains.halt.longest() < ROOM * PROMPT
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("n_units", [1, 3, 70_000])
+def test_orders_do_not_depend_on_how_sweeps_are_cut(order: str, n_units: int) -> None:
+    chain = bm.models.ising((n_units,), periodic=False) if n_units > 1 else machines.flat(1)
+    couplings: Couplings = chain.couplings
+    visit, length = visit_order(order, couplings), max(1, 65_536 // n_units)
+    assert sorted(visit.tolist()) == list(range(n_units))
+
+    def all_rows(first: int, n_sweeps: int) -> np.ndarray:
+        found = []
+        for rows, count in sites(order, visit, 1, first, n_sweeps):
+            assert rows.dtype == np.int32 and rows.flags.c_contiguous
+            found += [rows[t % len(rows)] for t in range(count)]
+        return np.array(found)
+
+    start, n_sweeps = length - 1, 4
+    whole = all_rows(start, n_sweeps)
+    parts = [all_rows(start, 1), all_rows(start + 1, 2), all_rows(start + 3, 1)]
+    assert np.array_equal(whole, np.concatenate(parts))
+    assert len(all_rows(start, 0)) == 0
+    if order == "permuted":
+        assert np.array_equal(np.sort(whole, axis=1), np.tile(np.arange(n_units), (4, 1)))
