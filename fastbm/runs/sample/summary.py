@@ -112,7 +112,8 @@ def _relaxation(run: Samples) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, stream in watched_names(run).items() if len(groups(run)) == 1 else ():
         values = run.read(stream)[[0, -1]]
-        told = [format_value((m, e)) for m, e in zip(*across_chains(run, values), strict=True)]
+        means = zip(*across_chains(run, values), strict=True)
+        told = [format_value(float(m) if np.isnan(e) else (m, e)) for m, e in means]
         found[name] = " to ".join(f"{text} at time {time}" for text, time in zip(told, run.times[[0, -1]], strict=True))
     return found | ({"errors": why_unknown(run)} if found and run.shares_order else {})
 
